@@ -1,0 +1,50 @@
+# On a machine with only Python >= 3.11:  make demo  |  make test
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint format types tests check-python benchmark clean help
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.installed ## the noisy-TV comparison: table, figure, runs/demo/
+	$(BIN)/curiax reproduce noisy-tv --seeds 8 --out runs/demo
+
+test: $(VENV)/.installed-dev lint types tests ## environment, lint, format and type checks, tests
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev ## put the code into the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types:
+	$(BIN)/basedpyright
+
+tests:
+	$(BIN)/python -m pytest -n 2
+
+benchmark: $(VENV)/.installed-dev ## every benchmark that needs nothing beyond Curiax; JSON to results/benchmarks/
+	$(BIN)/python benchmarks/run_all.py
+
+check-python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Curiax needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
+
+$(BIN)/python: | check-python
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+clean: ## remove the environment, caches and runs
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .xla_cache runs dist

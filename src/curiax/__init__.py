@@ -1,0 +1,55 @@
+"""Curiax: curiosity-driven exploration in JAX.
+
+Latent Bayesian Surprise (AAAI 2022) and the methods it is compared with, trained at the speed of the hardware.
+
+    import curiax
+    result = curiax.run(curiax.Experiment("mountain-car", "lbs", seeds=8))
+    result.final()            # coverage of each seed
+"""
+
+from . import nn
+from ._errors import ContractError, CuriaxError, NonFiniteError, OutputError, UsageError
+from ._tree import Frozen
+from ._types import Axis, Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec, Transition
+from ._version import __version__
+from .agents import PPOSettings
+from .curiosity import AbstractCuriosity, Learner, LearnerSettings
+from .envs import AbstractTask, NoisyRemote, RemoteSettings
+from .experiments.run import RunResult, run
+from .experiments.spec import Experiment, resolve
+from .integrations import gymnasium as _gymnasium
+from .train.loop import LoopSettings
+
+__all__ = [
+    "AbstractCuriosity",
+    "AbstractTask",
+    "Axis",
+    "Box",
+    "ContractError",
+    "CuriaxError",
+    "Discrete",
+    "Experiment",
+    "Frozen",
+    "Grid",
+    "Learner",
+    "LearnerSettings",
+    "LoopSettings",
+    "NoisyRemote",
+    "NonFiniteError",
+    "OutputError",
+    "PPOSettings",
+    "PRNGKey",
+    "RemoteSettings",
+    "Rollout",
+    "RunResult",
+    "Scalar",
+    "Spec",
+    "Transition",
+    "UsageError",
+    "__version__",
+    "nn",
+    "resolve",
+    "run",
+]
+
+_gymnasium.register()

@@ -1,0 +1,123 @@
+"""Shapes that a task and a method must have, checked by abstract evaluation before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._errors import ContractError, CuriaxError
+from ._types import Box, Spec, Transition
+from .curiosity import AbstractCuriosity
+from .envs import AbstractTask
+
+
+def one_action(spec: Spec) -> jax.Array:
+    """An action of the right shape: zero, moved into the box."""
+    if isinstance(spec.action, Box):
+        return spec.action.executed(jnp.zeros(spec.action.size))
+    return jnp.zeros((), jnp.int32)
+
+
+def one_transition(spec: Spec) -> Transition:
+    """A transition of the right shapes, all zeros."""
+    obs, flag = jnp.zeros(spec.obs_shape), jnp.zeros((), bool)
+    return Transition(obs, one_action(spec), obs, jnp.zeros(()), flag, flag, ~flag)
+
+
+def shaped(who: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes that a call returns; an exception inside it becomes a `ContractError` naming `who`."""
+    try:
+        return eqx.filter_eval_shape(call, *args, **kwargs)
+    except CuriaxError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0][:300]
+        raise ContractError(f"{who} failed: {type(error).__name__}: {reason}") from error
+
+
+def described(leaf: Any) -> str:
+    """Shape and type of an array, in words."""
+    return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else repr(type(leaf).__name__)
+
+
+def expect(who: str, leaf: Any, shape: tuple[int, ...], kind: Any, remedy: str = "") -> None:
+    """Refuse a result of another shape or kind of number."""
+    if not hasattr(leaf, "dtype") or leaf.shape != shape or not jnp.issubdtype(leaf.dtype, kind):
+        wanted = {jnp.floating: "float32", jnp.bool_: "bool"}.get(kind, str(kind))
+        raise ContractError(f"{who} must be {wanted}{list(shape)}, not {described(leaf)}. {remedy}".rstrip())
+
+
+def pair_of(who: str, result: Any, count: int, what: str) -> tuple[Any, ...]:
+    """Refuse anything but a tuple of the right length."""
+    if not isinstance(result, tuple) or len(result) != count:
+        raise ContractError(f"{who} must return {what}; it returned {type(result).__name__}.")
+    return result
+
+
+def same_tree(who: str, before: Any, after: Any) -> None:
+    """Refuse a state or memory that changes its structure, shapes or types."""
+    if jax.tree.structure(before) != jax.tree.structure(after):
+        raise ContractError(f"{who} changes its structure from step to step; every field must stay what it was.")
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        old, new = jax.eval_shape(jnp.asarray, old), jax.eval_shape(jnp.asarray, new)
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ContractError(f"{who} changes from {described(old)} to {described(new)}; it must stay the same.")
+
+
+def check_task_shapes(task: AbstractTask, name: str) -> None:
+    """Everything a task returns has the shapes its `spec` and `grids` promise."""
+    spec, key = task.spec, jax.random.key(0)
+    if not isinstance(spec, Spec):
+        raise ContractError(f"task {name!r}: spec must be a curiax.Spec, not {type(spec).__name__}.")
+    state = shaped(f"{name}.reset()", lambda k: task.reset(key=k), key)
+    obs = shaped(f"{name}.observe()", task.observe, state)
+    remedy = "Make spec.obs_shape and observe() agree."
+    expect(f"{name}.observe()", obs, spec.obs_shape, jnp.floating, remedy)
+    result = shaped(f"{name}.step()", lambda s, a, k: task.step(s, a, key=k), state, one_action(spec), key)
+    after, reward, terminated = pair_of(f"{name}.step()", result, 3, "(state, reward, terminated)")
+    same_tree(f"the state of {name}", state, after)
+    expect(f"the reward of {name}.step()", reward, (), jnp.floating)
+    expect(f"terminated of {name}.step()", terminated, (), jnp.bool_)
+    for grid in task.grids:
+        point = shaped(f"{name}.track()", task.track, state)
+        expect(f"{name}.track()", point, (len(grid.axes),), jnp.floating, f"Grid {grid.name!r} has that many axes.")
+    if len({grid.name for grid in task.grids}) != len(task.grids):
+        raise ContractError(f"the grids of {name} need different names.")
+
+
+def check_method_shapes(model: AbstractCuriosity, spec: Spec, name: str) -> None:
+    """Everything a method returns has the shapes of the interface."""
+    key, t = jax.random.key(0), one_transition(spec)
+    memory = model.memory()
+    result = shaped(f"{name}.reward()", lambda m, t, k: model.reward(m, t, key=k), memory, t, key)
+    after, bonus = pair_of(f"{name}.reward()", result, 2, "(memory, bonus)")
+    same_tree(f"the memory of {name}", memory, after)
+    expect(f"the bonus of {name}.reward()", bonus, (), jnp.floating, "It is asked about one transition at a time.")
+    if memory is not None:
+        same_tree(f"the memory of {name} after forget()", memory, shaped(f"{name}.forget()", model.forget, memory))
+    draw = shaped(f"{name}.draw()", model.draw, key)
+    result = shaped(f"{name}.loss()", lambda t, d: model.loss(t, draw=d), t, draw)
+    loss, terms = pair_of(f"{name}.loss()", result, 2, "(loss, terms)")
+    expect(f"the loss of {name}.loss()", loss, (), jnp.floating)
+    explained = shaped(f"{name}.explain()", lambda t, k: model.explain(t, key=k), t, key)
+    for source, mapping in (("loss", terms), ("explain", explained)):
+        if not isinstance(mapping, dict):
+            raise ContractError(f"the terms of {name}.{source}() must be a dict, not {type(mapping).__name__}.")
+        for term, value in mapping.items():
+            expect(f"the term {term!r} of {name}.{source}()", value, (), jnp.floating)
+
+
+def build_method(
+    cls: Callable[..., AbstractCuriosity], spec: Spec, key: jax.Array, name: str, **settings: Any
+) -> AbstractCuriosity:
+    """Construct a method; an exception inside its constructor becomes a `ContractError`."""
+    try:
+        return cls(spec, key=key, **settings)
+    except CuriaxError:
+        raise
+    except Exception as error:
+        raise ContractError(f"constructing {name} failed: {type(error).__name__}: {error}") from error

@@ -1,0 +1,40 @@
+"""The errors Curiax raises on purpose: each says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CuriaxError(Exception):
+    """Base of every deliberate error; the command line exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class UsageError(CuriaxError):
+    """The request itself is wrong: an unknown name, a bad value, an impossible shape."""
+
+    exit_code = 2
+
+
+class ContractError(UsageError):
+    """A user's method or task breaks the interface it promises to follow."""
+
+
+class NonFiniteError(CuriaxError):
+    """NaN or infinity appeared during training."""
+
+
+class OutputError(CuriaxError):
+    """The output folder cannot be used."""
+
+    exit_code = 2
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:
+    """An error for an unknown name that offers the nearest known ones."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    offer = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known: {', '.join(known)}."
+    return UsageError(f"unknown {kind} {name!r}. {offer}" + (f" {hint}" if hint else ""))

@@ -1,0 +1,61 @@
+"""Types that carry their own range, and the check of settings against a constructor's signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from ._errors import UsageError, unknown
+
+Positive = Annotated[float, Gt(0)]
+NonNegative = Annotated[float, Ge(0)]
+Fraction = Annotated[float, Ge(0), Le(1)]
+Keep = Annotated[float, Gt(0), Le(1)]
+Discount = Annotated[float, Ge(0), Lt(1)]
+Count = Annotated[int, Ge(1)]
+CountOrZero = Annotated[int, Ge(0)]
+
+
+@cache
+def signature(build: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Each setting of a constructor or dataclass: its type and its default.
+
+    A setting is a keyword with a default; what the library itself passes (`spec`, `key`) has none.
+    """
+    hints = get_type_hints(build.__init__ if inspect.isclass(build) else build, include_extras=True)
+    settings = {}
+    for name, parameter in inspect.signature(build).parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            settings[name] = (hints.get(name, Any), parameter.default)
+    return settings
+
+
+def defaults(build: Callable[..., Any]) -> dict[str, Any]:
+    """The default of every setting."""
+    return {name: default for name, (_, default) in signature(build).items()}
+
+
+def checked(build: Callable[..., Any], values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The values, each converted to and checked against its annotation; errors name `where.setting`."""
+    from pydantic import TypeAdapter, ValidationError
+
+    known = signature(build)
+    result = {}
+    for name, value in values.items():
+        if name not in known:
+            raise (
+                unknown(f"setting of {where}", name, known)
+                if known
+                else UsageError(f"{where} has no settings, so {name!r} cannot be set.")
+            )
+        kind, default = known[name]
+        try:
+            result[name] = TypeAdapter(kind).validate_python(value)
+        except ValidationError as error:
+            why = "; ".join(part["msg"].removeprefix("Input should be ") for part in error.errors())
+            raise UsageError(f"{where}.{name} = {value!r}: must be {why} (default {default!r}).") from None
+    return result

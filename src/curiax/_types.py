@@ -1,0 +1,217 @@
+"""The values that travel through Curiax, and the letters of their axes.
+
+`S` seeds, `T` time, `N` environments, `B` batch: only these, only in this order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+
+__all__ = [
+    "Axis",
+    "Box",
+    "Discrete",
+    "Grid",
+    "PRNGKey",
+    "Rollout",
+    "Scalar",
+    "Spec",
+    "Transition",
+    "Vector",
+]
+
+PRNGKey = Key[Array, ""]
+Scalar = Float[Array, ""]
+Vector = Float[Array, " _"]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A vector of continuous actions between `low` and `high`."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.low) != len(self.high) or not self.low:
+            raise ValueError(f"Box needs as many lows as highs, at least one; got {self.low}, {self.high}")
+        if any(not low < high for low, high in zip(self.low, self.high, strict=True)):
+            raise ValueError(f"Box needs low < high in every dimension; got {self.low}, {self.high}")
+
+    @property
+    def size(self) -> int:
+        """Length of the action as a network sees it."""
+        return len(self.low)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return (len(self.low),)
+
+    def vector(self, action: Shaped[Array, "*lead size"]) -> Float[Array, "*lead size"]:
+        """The action as a network sees it."""
+        return action
+
+    def executed(self, action: Float[Array, "*lead size"]) -> Float[Array, "*lead size"]:
+        """What the task carries out: the action clipped to the box."""
+        return jnp.clip(action, jnp.asarray(self.low, action.dtype), jnp.asarray(self.high, action.dtype))
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One of `n` actions, numbered from 0."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 2:
+            raise ValueError(f"Discrete needs at least two actions; got n={self.n}")
+
+    @property
+    def size(self) -> int:
+        """Length of the action as a network sees it (one-hot)."""
+        return self.n
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return ()
+
+    def vector(self, action: Int[Array, "*lead"]) -> Float[Array, "*lead n"]:
+        """The action as a network sees it: one-hot."""
+        return jax.nn.one_hot(action, self.n)
+
+    def executed(self, action: Int[Array, "*lead"]) -> Int[Array, "*lead"]:
+        """What the task carries out: the action itself."""
+        return action
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a method or an agent must know of a task.
+
+    Args:
+        obs_shape: shape of one observation.
+        action: the action space.
+        horizon: time limit of an episode in steps; None if it has none.
+        obs_low, obs_high: bounds of each observation entry, where they are known.
+    """
+
+    obs_shape: tuple[int, ...]
+    action: Box | Discrete
+    horizon: int | None = None
+    obs_low: tuple[float, ...] | None = None
+    obs_high: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, bound in (("obs_low", self.obs_low), ("obs_high", self.obs_high)):
+            if bound is not None and len(bound) != self.obs_size:
+                raise ValueError(f"Spec.{name} needs {self.obs_size} entries, one for each of the observation's")
+        if self.horizon is not None and self.horizon < 1:
+            raise ValueError(f"Spec.horizon must be at least 1, or None; got {self.horizon}")
+
+    @property
+    def obs_size(self) -> int:
+        """Number of entries in one observation."""
+        return math.prod(self.obs_shape)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One tracked coordinate, cut into `parts` equal ranges between `low` and `high`."""
+
+    name: str
+    low: float
+    high: float
+    parts: int
+
+    @property
+    def edges(self) -> np.ndarray:
+        """The `parts + 1` borders, each the float nearest to the exact decimal.
+
+        Exact fractions keep 0 at 0: a border of 7e-18 would put a resting car in another cell.
+        """
+        low, high = Fraction(str(self.low)), Fraction(str(self.high))
+        return np.array([float(low + (high - low) * k / self.parts) for k in range(self.parts + 1)])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A partition of the tracked coordinates whose visited cells are counted.
+
+    `rule="floor"` gives honest bins: `parts` per axis, borders clamped inside. `rule="ceil"` gives the
+    cells of the paper's released code: index `ceil((x - low) / width)`, so a value exactly on the lower
+    border gets an index 0 of its own, there are `parts + 1` indices per axis, and the count is still
+    divided by the number of honest bins.
+
+    Indices come from comparing with borders, not from a division: in float32 `0.6` lies above the
+    float64 border and a rounded quotient would invent cells that cannot exist.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    rule: Literal["floor", "ceil"]
+    reachable: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of indices along each axis."""
+        return tuple(axis.parts + (self.rule == "ceil") for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    @property
+    def nominal(self) -> int:
+        """The number that coverage is divided by."""
+        return math.prod(axis.parts for axis in self.axes)
+
+    def index(self, point: Float[Array, "*lead axes"]) -> Int[Array, "*lead"]:
+        """Cell number of each point."""
+        cell = jnp.zeros(point.shape[:-1], jnp.int32)
+        for k, (axis, parts) in enumerate(zip(self.axes, self.shape, strict=True)):
+            value = point[..., k : k + 1]
+            edges = jnp.asarray(axis.edges, point.dtype)
+            passed = value > edges[:-1] if self.rule == "ceil" else value >= edges[1:-1]
+            cell = cell * parts + jnp.sum(passed, axis=-1, dtype=jnp.int32)
+        return cell
+
+
+class Transition(eqx.Module):
+    """One transition, or many under any leading axes."""
+
+    obs: Shaped[Array, "..."]
+    action: Shaped[Array, "..."]
+    next_obs: Shaped[Array, "..."]
+    reward: Float[Array, "*lead"]
+    terminated: Bool[Array, "*lead"]
+    truncated: Bool[Array, "*lead"]
+    valid: Bool[Array, "*lead"]
+
+    @property
+    def ended(self) -> Bool[Array, "*lead"]:
+        """True where the episode ended with this transition."""
+        return self.terminated | self.truncated
+
+
+class Rollout(eqx.Module):
+    """`T` steps of `N` environments: what collection hands to learning.
+
+    `step.next_obs` is the true successor; `acted_next` is the observation the agent acted on next, which
+    at an episode's end is the first one of the next episode.
+    """
+
+    step: Transition
+    acted_next: Shaped[Array, "T N ..."]
+    points: Float[Array, "T N axes"]

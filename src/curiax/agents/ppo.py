@@ -1,0 +1,233 @@
+"""Proximal Policy Optimization, as the released LBS code runs it.
+
+Schulman et al. 2017, in Kostrikov's form: separate tanh networks for policy and value, a state-independent
+log-deviation, clipped value loss, advantages standardised over the whole rollout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Shaped
+
+from .._dist import Categorical, DiagGaussian
+from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
+from .._tree import adam, descend, flatten, shuffle
+from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
+from ..nn import MLP, Linear, orthogonal
+from ._base import AbstractAgent
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """Training of the policy.
+
+    Args:
+        learning_rate: Adam's step size.
+        adam_epsilon: Adam's epsilon.
+        max_gradient_norm: clip the gradient to this norm.
+        epochs: passes over each rollout.
+        minibatch_size: samples in one gradient step.
+        discount: γ.
+        trace: λ of generalised advantage estimation.
+        clip: bound of the probability ratio and of the value's change.
+        value_weight: weight of the value loss.
+        entropy_weight: weight of the entropy bonus (README of the released code 0.01, paper 0.001).
+        entropy_reduction: entropy of a Gaussian policy as the `mean` over action dimensions (released code)
+            or their `sum`, the joint entropy.
+        episode_ends: `ignore`: values and traces run through resets (released code); `terminate`: every end
+            is worth 0 (its `--use-dones`); `bootstrap`: a time limit is worth the value of the true
+            successor, a termination 0.
+        width: hidden units in each of the two layers.
+    """
+
+    learning_rate: Positive = 3e-4
+    adam_epsilon: Positive = 1e-5
+    max_gradient_norm: Positive | None = 0.5
+    epochs: CountOrZero = 10
+    minibatch_size: Count = 64
+    discount: Discount = 0.99
+    trace: Fraction = 0.95
+    clip: Positive = 0.2
+    value_weight: NonNegative = 0.5
+    entropy_weight: NonNegative = 0.01
+    entropy_reduction: Literal["mean", "sum"] = "mean"
+    episode_ends: Literal["ignore", "terminate", "bootstrap"] = "ignore"
+    width: Count = 64
+
+
+def gae(
+    reward: Float[Array, "T N"],
+    value: Float[Array, "T N"],
+    next_value: Float[Array, "T N"],
+    cut: Bool[Array, "T N"],
+    *,
+    discount: float,
+    trace: float,
+) -> Float[Array, "T N"]:
+    """Generalised advantage estimates.
+
+    δ_t = r_t + γ V′_t − V_t,  A_t = δ_t + γ λ (1 − cut_t) A_{t+1}; what V′ is at an episode's end, and where
+    the trace is cut, is the caller's choice.
+    """
+    delta = reward + discount * next_value - value
+
+    def back(advantage: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        delta, cut = now
+        advantage = delta + discount * trace * jnp.where(cut, 0.0, advantage)
+        return advantage, advantage
+
+    return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, cut), reverse=True, unroll=8)[1]
+
+
+class Policy(eqx.Module):
+    """Actor and critic."""
+
+    actor: MLP
+    head: Linear
+    log_std: Float[Array, " size"] | None
+    critic: MLP
+
+    def __init__(self, spec: Spec, width: int, *, key: PRNGKey) -> None:
+        actor_key, head_key, critic_key = jax.random.split(key, 3)
+        hidden = [spec.obs_size, width, width]
+        root2 = orthogonal(2.0**0.5)
+        discrete = isinstance(spec.action, Discrete)
+        self.actor = MLP(hidden, key=actor_key, activation=jnp.tanh, activate_last=True, init=root2)
+        self.head = Linear(width, spec.action.size, key=head_key, init=orthogonal(0.01 if discrete else 1.0))
+        self.log_std = None if discrete else jnp.zeros(spec.action.size)
+        self.critic = MLP([*hidden, 1], key=critic_key, activation=jnp.tanh, init=root2)
+
+    def distribution(self, obs: Float[Array, "..."]) -> DiagGaussian | Categorical:
+        """The distribution of actions."""
+        out = self.head(self.actor(jnp.ravel(obs)))
+        return Categorical(out) if self.log_std is None else DiagGaussian(out, jnp.exp(self.log_std))
+
+    def value(self, obs: Float[Array, "..."]) -> Scalar:
+        """V(s)."""
+        return self.critic(jnp.ravel(obs))[0]
+
+
+def log_probs(policy: Policy, step: Transition) -> Float[Array, "T N"]:
+    """Log-probability of every action taken."""
+    return jax.vmap(jax.vmap(lambda obs, action: policy.distribution(obs).log_prob(action)))(step.obs, step.action)
+
+
+class PPOState(eqx.Module):
+    """What PPO learns."""
+
+    policy: Policy
+    opt_state: optax.OptState
+
+
+class Batch(eqx.Module):
+    """Samples for the policy's gradient steps."""
+
+    obs: Float[Array, "B ..."]
+    action: Shaped[Array, "B ..."]
+    log_prob: Float[Array, " B"]
+    value: Float[Array, " B"]
+    advantage: Float[Array, " B"]
+    target: Float[Array, " B"]
+
+
+class PPO(AbstractAgent):
+    """Proximal Policy Optimization."""
+
+    settings: PPOSettings = eqx.field(static=True)
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, as the settings say."""
+        s = self.settings
+        return adam(s.learning_rate, s.adam_epsilon, s.max_gradient_norm)
+
+    def start(self, spec: Spec, *, key: PRNGKey) -> PPOState:
+        policy = Policy(spec, self.settings.width, key=key)
+        return PPOState(policy, self.optimiser.init(flatten(policy)[0]))
+
+    def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "*shape _"]:
+        family = Categorical if isinstance(spec.action, Discrete) else DiagGaussian
+        return family.noise(key, shape, spec.action.size)
+
+    def act(
+        self, spec: Spec, state: PPOState, obs: Float[Array, "..."], noise: Float[Array, " _"]
+    ) -> Shaped[Array, "..."]:
+        return state.policy.distribution(obs).sample(noise)
+
+    def learn(
+        self, spec: Spec, state: PPOState, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
+    ) -> tuple[PPOState, dict[str, Scalar]]:
+        s = self.settings
+        step = rollout.step
+        value, next_value, cut = self._values(state.policy, rollout)
+        advantage = gae(reward, value, next_value, cut, discount=s.discount, trace=s.trace)
+        target = advantage + value
+        standardised = (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-5)
+        samples = Batch(step.obs, step.action, log_probs(state.policy, step), value, standardised, target)
+        samples = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), samples)
+
+        count = reward.size
+        size = min(s.minibatch_size, count)
+        orders = jax.vmap(lambda k: shuffle(k, count))(jax.random.split(key, s.epochs))
+        index = orders[:, : count // size * size].reshape(-1, size)
+        batches = jax.tree.map(lambda x: x[index], samples)
+        policy, opt_state, report = descend(self._loss, state.policy, self.optimiser, state.opt_state, batches)
+
+        # How far the whole update moved the policy on this rollout.
+        log_ratio = log_probs(policy, step).reshape(-1) - samples.log_prob
+        report["approx_kl"] = jnp.mean(jnp.exp(log_ratio) - 1.0 - log_ratio)
+        report["clip_fraction"] = jnp.mean(jnp.abs(jnp.exp(log_ratio) - 1.0) > s.clip)
+        report["explained_variance"] = 1.0 - jnp.var(target - value) / (jnp.var(target) + 1e-8)
+        report["value_mean"] = jnp.mean(value)
+        report["advantage_std"] = jnp.std(advantage)
+        if policy.log_std is not None:
+            report["action_std"] = jnp.mean(jnp.exp(policy.log_std))
+        return PPOState(policy, opt_state), report
+
+    def _values(
+        self, policy: Policy, rollout: Rollout
+    ) -> tuple[Float[Array, "T N"], Float[Array, "T N"], Bool[Array, "T N"]]:
+        """V(s_t), the value each step bootstraps from, and where the trace is cut."""
+        step: Transition = rollout.step
+        evaluate = jax.vmap(jax.vmap(policy.value))
+        value = evaluate(step.obs)
+        last = jax.vmap(policy.value)(rollout.acted_next[-1])
+        following = jnp.concatenate([value[1:], last[None]])
+        if self.settings.episode_ends == "ignore":
+            return value, following, jnp.zeros_like(step.terminated)
+        if self.settings.episode_ends == "terminate":
+            return value, jnp.where(step.ended, 0.0, following), step.ended
+        true = evaluate(step.next_obs)
+        bootstrap = jnp.where(step.terminated, 0.0, jnp.where(step.truncated, true, following))
+        return value, bootstrap, step.ended
+
+    def _loss(self, policy: Policy, batch: Batch) -> tuple[Scalar, dict[str, Scalar]]:
+        s = self.settings
+
+        def evaluate(obs: Array, action: Array) -> tuple[Scalar, Scalar, Array]:
+            distribution = policy.distribution(obs)
+            return distribution.log_prob(action), policy.value(obs), distribution.entropy()
+
+        log_prob, value, entropy = jax.vmap(evaluate)(batch.obs, batch.action)
+        ratio = jnp.exp(log_prob - batch.log_prob)
+        clipped_ratio = jnp.clip(ratio, 1.0 - s.clip, 1.0 + s.clip)
+        policy_loss = -jnp.mean(jnp.minimum(ratio * batch.advantage, clipped_ratio * batch.advantage))
+
+        clipped_value = batch.value + jnp.clip(value - batch.value, -s.clip, s.clip)
+        errors = jnp.maximum((value - batch.target) ** 2, (clipped_value - batch.target) ** 2)
+        value_loss = 0.5 * jnp.mean(errors)
+
+        # A categorical's entropy is one number; a Gaussian's has one per action dimension.
+        entropy_mean = jnp.mean(entropy if s.entropy_reduction == "mean" or entropy.ndim == 1 else entropy.sum(-1))
+        loss = policy_loss + s.value_weight * value_loss - s.entropy_weight * entropy_mean
+        return loss, {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy_mean,
+        }

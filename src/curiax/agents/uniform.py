@@ -1,0 +1,32 @@
+"""Uniformly random actions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+
+from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec
+from ._base import AbstractAgent
+
+
+class Uniform(AbstractAgent):
+    """Draws every action uniformly and never learns."""
+
+    def start(self, spec: Spec, *, key: PRNGKey) -> None:
+        return None
+
+    def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "*shape _"]:
+        size = 1 if isinstance(spec.action, Discrete) else spec.action.size
+        return jax.random.uniform(key, (*shape, size))
+
+    def act(self, spec: Spec, state: None, obs: Float[Array, "..."], noise: Float[Array, " _"]) -> Shaped[Array, "..."]:
+        if isinstance(spec.action, Discrete):
+            return jnp.minimum((noise[0] * spec.action.n).astype(jnp.int32), spec.action.n - 1)
+        low, high = jnp.asarray(spec.action.low), jnp.asarray(spec.action.high)
+        return low + noise * (high - low)
+
+    def learn(
+        self, spec: Spec, state: None, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
+    ) -> tuple[None, dict[str, Scalar]]:
+        return None, {}

@@ -1,0 +1,114 @@
+"""What a curiosity method is, and how one is applied to a rollout."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from .._types import PRNGKey, Scalar, Transition
+
+Memory = PyTree
+Terms = dict[str, Array]
+
+
+class AbstractCuriosity(eqx.Module):
+    """Networks plus static settings, asked about one transition at a time.
+
+    A method is a final subclass with `__init__(self, spec, *, key, **settings)`: the keyword arguments with
+    defaults are its settings, on the command line and in Python alike. The library adds the batch axes, the
+    optimiser, the epochs and the scaling of the reward.
+    """
+
+    #: How to cite the method; `curiax cite` prints it.
+    bibtex: ClassVar[str] = ""
+
+    #: Who acts: PPO trained on the bonus, or uniformly random actions.
+    agent: ClassVar[Literal["ppo", "uniform"]] = "ppo"
+    #: Default weights (η_e, η_i) of the task's reward and of the bonus.
+    weights: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    #: True when all transitions of a batch must see the same random draw (a Bayesian network's weights).
+    shares_key: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
+        """The raw bonus for one transition, and the memory after it."""
+
+    @abc.abstractmethod
+    def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
+        """What training minimises, for one transition, and terms to report; `draw` is its randomness."""
+
+    def draw(self, key: PRNGKey) -> PyTree:
+        """The randomness of one `loss`: by default the key itself.
+
+        It is called in bulk ahead of the gradient steps, where random numbers are several times cheaper.
+        """
+        return key
+
+    def memory(self) -> Memory:
+        """A fresh memory for one environment; None for a method that needs none."""
+        return None
+
+    def forget(self, memory: Memory) -> Memory:
+        """What is left of the memory when an episode ends: by default a fresh one."""
+        return self.memory()
+
+    def explain(self, t: Transition, *, key: PRNGKey) -> Terms:
+        """What the bonus of one transition is made of, averaged over each rollout in the metrics."""
+        return {}
+
+
+def method_keys(model: AbstractCuriosity, key: PRNGKey, shape: tuple[int, ...]) -> tuple[Any, int | None]:
+    """Keys for a batch and the `vmap` axis they have: one each, or one for all."""
+    return (key, None) if model.shares_key else (jax.random.split(key, shape), 0)
+
+
+def start_memory(model: AbstractCuriosity, n_envs: int) -> Memory:
+    """Fresh memories of `n_envs` environments."""
+    return jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf)[None], n_envs, axis=0), model.memory())
+
+
+def score(
+    model: AbstractCuriosity, memory: Memory, steps: Transition, *, key: PRNGKey
+) -> tuple[Memory, Float[Array, "T N"]]:
+    """The raw bonus of every transition of a rollout `[T, N]`.
+
+    Without memory all transitions are scored at once. With memory each environment is followed through
+    time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps get 0
+    and leave the memory as it was.
+    """
+    shape = steps.reward.shape
+    keys, axis = method_keys(model, key, shape)
+
+    def one(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
+        return model.reward(memory, t, key=key)
+
+    if memory is None:
+        over_envs = jax.vmap(lambda t, k: one(None, t, k)[1], in_axes=(0, axis))
+        bonus = jax.vmap(over_envs, in_axes=(0, axis))(steps, keys)
+        return None, jnp.where(steps.valid, bonus, 0.0)
+
+    def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
+        after, bonus = one(memory, t, key)
+        kept = jax.tree.map(lambda cut, full: jnp.where(t.ended, cut, full), model.forget(after), after)
+        memory = jax.tree.map(lambda new, old: jnp.where(t.valid, new, old), kept, memory)
+        return memory, jnp.where(t.valid, bonus, 0.0)
+
+    def at_time(memory: Memory, now: tuple[Transition, Any]) -> tuple[Memory, Float[Array, " N"]]:
+        return jax.vmap(follow, in_axes=(0, 0, axis))(memory, *now)
+
+    if axis is None:
+        return jax.lax.scan(lambda m, t: at_time(m, (t, keys)), memory, steps)
+    return jax.lax.scan(at_time, memory, (steps, keys))
+
+
+def explanation(model: AbstractCuriosity, steps: Transition, *, key: PRNGKey) -> dict[str, Scalar]:
+    """Mean over a rollout `[T, N]` of the terms of the bonus."""
+    flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), steps)
+    keys, axis = method_keys(model, key, flat.reward.shape)
+    terms = jax.vmap(lambda t, k: model.explain(t, key=k), in_axes=(0, axis))(flat, keys)
+    return jax.tree.map(jnp.mean, terms)

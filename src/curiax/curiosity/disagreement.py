@@ -1,0 +1,68 @@
+"""Disagreement of an ensemble.
+
+Pathak, Gandhi, Gupta: Self-Supervised Exploration via Disagreement, ICML 2019.
+
+    forward models f_1..f_K
+    loss  = Σ_k m_k ‖f_k(s,a) − s′‖² / d,   m_k ~ Bernoulli(keep)/keep per sample
+    bonus = mean over dimensions of Var_k[f_k(s,a)]
+
+Choices:
+
+* K = 5 ReLU networks 32-32 that predict the next observation itself (LBS paper: state space in control).
+* Population variance (original). The bonus needs no s′.
+* `keep=0.8`: each member skips a random fifth of the samples, which keeps members apart (original);
+  1.0 trains all members on everything.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from .._settings import Count, Keep
+from .._types import PRNGKey, Scalar, Spec, Transition
+from ..nn import MLP, ensemble, join
+from ._base import AbstractCuriosity, Memory, Terms
+
+
+class Disagreement(AbstractCuriosity):
+    """Pays the variance of an ensemble's predictions."""
+
+    bibtex: ClassVar[str] = """@inproceedings{pathak2019self,
+  title     = {Self-Supervised Exploration via Disagreement},
+  author    = {Pathak, Deepak and Gandhi, Dhiraj and Gupta, Abhinav},
+  booktitle = {International Conference on Machine Learning},
+  pages     = {5062--5071},
+  year      = {2019}
+}"""
+
+    members: MLP
+    spec: Spec = eqx.field(static=True)
+    keep: float = eqx.field(static=True)
+
+    def __init__(
+        self, spec: Spec, *, key: PRNGKey, ensemble_size: Count = 5, keep: Keep = 0.8, width: Count = 32
+    ) -> None:
+        sizes = [spec.obs_size + spec.action.size, width, width, spec.obs_size]
+        self.members = ensemble(lambda k: MLP(sizes, key=k), key, ensemble_size)
+        self.spec, self.keep = spec, keep
+
+    def predictions(self, t: Transition) -> Float[Array, "K size"]:
+        """Every member's guess of s′."""
+        x = join(t.obs, self.spec.action.vector(t.action))
+        return jax.vmap(lambda member: member(x))(self.members)
+
+    def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
+        return memory, jnp.mean(jnp.var(self.predictions(t), axis=0))
+
+    def draw(self, key: PRNGKey) -> PyTree:
+        members = self.members.layers[0].bias.shape[0]
+        return jax.random.bernoulli(key, self.keep, (members,)) / self.keep
+
+    def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
+        errors = jnp.mean((self.predictions(t) - jnp.ravel(t.next_obs)) ** 2, axis=-1)
+        return jnp.sum(errors * draw), {}

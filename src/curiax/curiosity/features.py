@@ -1,0 +1,65 @@
+"""Learnt and random features that several methods are built from."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._tree import Frozen
+from .._types import Discrete, PRNGKey, Scalar, Spec, Transition, Vector
+from ..nn import MLP, Linear, join
+
+
+class InverseDynamics(eqx.Module):
+    """Features φ(s) trained to tell which action led from s to s′.
+
+    What the agent cannot influence does not help to tell the action, so it is free to leave the features.
+    """
+
+    encoder: MLP
+    inverse: MLP
+    spec: Spec = eqx.field(static=True)
+
+    def __init__(self, spec: Spec, size: int, width: int, *, key: PRNGKey) -> None:
+        encoder_key, inverse_key = jax.random.split(key)
+        self.encoder = MLP([spec.obs_size, width, width, size], key=encoder_key)
+        self.inverse = MLP([2 * size, width, spec.action.size], key=inverse_key)
+        self.spec = spec
+
+    def __call__(self, obs: Float[Array, "..."]) -> Vector:
+        return self.encoder(jnp.ravel(obs))
+
+    def pair(self, t: Transition) -> tuple[Vector, Vector]:
+        """φ(s) and φ(s′)."""
+        return self(t.obs), self(t.next_obs)
+
+    def action_error(self, features: Vector, next_features: Vector, t: Transition) -> Scalar:
+        """Cross-entropy of a discrete action, mean squared error of a continuous one."""
+        guess = self.inverse(join(features, next_features))
+        if isinstance(self.spec.action, Discrete):
+            return -jnp.sum(jax.nn.log_softmax(guess) * self.spec.action.vector(t.action))
+        return jnp.mean((guess - t.action) ** 2)
+
+
+class Distillation(eqx.Module):
+    """A network that learns to imitate a frozen random one; its error falls where it has practised."""
+
+    target: Frozen
+    predictor: MLP
+    clip: float = eqx.field(static=True)
+
+    def __init__(self, spec: Spec, *, size: int, width: int, linear_target: bool, clip: float, key: PRNGKey) -> None:
+        target_key, predictor_key = jax.random.split(key)
+        inputs = spec.obs_size
+        self.target = Frozen(
+            Linear(inputs, size, key=target_key) if linear_target else MLP([inputs, width, width, size], key=target_key)
+        )
+        self.predictor = MLP([inputs, width, width, width, size], key=predictor_key)
+        self.clip = clip
+
+    def error(self, obs: Float[Array, "..."]) -> Scalar:
+        """Mean squared difference of the two networks on one observation."""
+        x = jnp.clip(jnp.ravel(obs), -self.clip, self.clip)
+        return jnp.mean((self.predictor(x) - self.target(x)) ** 2)

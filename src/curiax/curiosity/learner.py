@@ -1,0 +1,146 @@
+"""How a method is trained and paid out: written once for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
+from .._stats import ReturnScale
+from .._tree import adam, descend, flatten, shuffle
+from .._types import PRNGKey, Scalar, Transition
+from ._base import AbstractCuriosity, Memory, score, start_memory
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """Training of the curiosity model and scaling of its bonus.
+
+    Args:
+        learning_rate: Adam's step size; the paper uses the policy's.
+        adam_epsilon: Adam's epsilon.
+        max_gradient_norm: clip the gradient to this norm; None leaves it as it is (the released code).
+        epochs: passes over each rollout.
+        minibatch_size: transitions in one gradient step.
+        scale: divide the bonus by the running deviation of its discounted sum.
+        discount: discount of that sum.
+        clip: bound of the bonus in deviations.
+        clip_order: `before` clips the raw bonus to the deviation as it was, before updating and dividing
+            (released code); `after` clips the scaled bonus (the paper's sentence).
+        replay: number of earlier rollouts kept and mixed into training; 0 trains on the newest only.
+    """
+
+    learning_rate: Positive = 3e-4
+    adam_epsilon: Positive = 1e-8
+    max_gradient_norm: Positive | None = None
+    epochs: CountOrZero = 10
+    minibatch_size: Count = 64
+    scale: bool = True
+    discount: Discount = 0.99
+    clip: NonNegative = 3.0
+    clip_order: Literal["before", "after"] = "before"
+    replay: CountOrZero = 0
+
+
+class Pool(eqx.Module):
+    """The newest rollouts, in a ring."""
+
+    steps: Transition
+    filled: Int[Array, ""]
+
+    @staticmethod
+    def start(example: Transition, capacity: int) -> Pool:
+        """An empty ring for `capacity` rollouts shaped like `example`."""
+        return Pool(jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), example), jnp.zeros((), jnp.int32))
+
+    def add(self, steps: Transition) -> Pool:
+        """The ring with one more rollout, the oldest overwritten."""
+        slot = self.filled % jax.tree.leaves(self.steps)[0].shape[0]
+        return Pool(jax.tree.map(lambda ring, new: ring.at[slot].set(new), self.steps, steps), self.filled + 1)
+
+
+class LearnerState(eqx.Module):
+    """Everything the learner carries from rollout to rollout."""
+
+    opt_state: optax.OptState
+    memory: Memory
+    scale: ReturnScale
+    pool: Pool | None
+
+
+class Learner(eqx.Module):
+    """Trains any method on rollouts and turns its raw bonus into a reward."""
+
+    settings: LearnerSettings = eqx.field(static=True)
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, as the settings say."""
+        s = self.settings
+        return adam(s.learning_rate, s.adam_epsilon, s.max_gradient_norm)
+
+    def start(self, model: AbstractCuriosity, example: Transition) -> LearnerState:
+        """The state before the first rollout; `example` has a rollout's shapes `[T, N]`."""
+        n_envs = example.reward.shape[1]
+        pool = Pool.start(example, self.settings.replay) if self.settings.replay else None
+        return LearnerState(
+            self.optimiser.init(flatten(model)[0]), start_memory(model, n_envs), ReturnScale.start(n_envs), pool
+        )
+
+    def reward(
+        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey
+    ) -> tuple[LearnerState, Float[Array, "T N"], Float[Array, "T N"]]:
+        """The raw bonus and the scaled one that is paid."""
+        memory, raw = score(model, state.memory, steps, key=key)
+        scale, paid = state.scale, raw
+        if self.settings.scale:
+            s = self.settings
+            scale, paid = scale.scale(raw, discount=s.discount, clip=s.clip, order=s.clip_order)
+        return LearnerState(state.opt_state, memory, scale, state.pool), raw, paid
+
+    def update(
+        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey
+    ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Scalar]]:
+        """Epochs of minibatches over the rollout, or over the pool where one is kept."""
+        if flatten(model)[0].size == 0 or self.settings.epochs == 0:
+            return model, state, {}
+        pool = None if state.pool is None else state.pool.add(steps)
+        order_key, loss_key = jax.random.split(key)
+        batches = self._minibatches(steps, pool, order_key)
+        count, size = batches.reward.shape
+        axis = None if model.shares_key else 0
+        draws = jax.vmap(model.draw) if model.shares_key else jax.vmap(jax.vmap(model.draw))
+        drawn = draws(jax.random.split(loss_key, count if model.shares_key else (count, size)))
+
+        def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
+            steps, drawn = batch
+            each, terms = jax.vmap(lambda t, d: model.loss(t, draw=d), in_axes=(0, axis))(steps, drawn)
+            weight = steps.valid / jnp.maximum(jnp.sum(steps.valid), 1)
+            # `where` rather than a product alone: an invalid step may hold anything, NaN included.
+            total = jnp.sum(jnp.where(steps.valid, each, 0.0) * weight)
+            return total, {"loss": total, **jax.tree.map(jnp.mean, terms)}
+
+        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, (batches, drawn))
+        return model, LearnerState(opt_state, state.memory, state.scale, pool), report
+
+    def _minibatches(self, steps: Transition, pool: Pool | None, key: PRNGKey) -> Transition:
+        """Minibatches `[count, B]`: whole time steps, all environments of each, in fresh order every epoch."""
+        s = self.settings
+        length, n_envs = steps.reward.shape
+        times = max(1, min(length, s.minibatch_size // n_envs))
+        per_epoch = length // times
+        source = steps
+        if pool is None:
+            orders = jax.vmap(lambda k: shuffle(k, length))(jax.random.split(key, s.epochs))
+            index = orders[:, : per_epoch * times].reshape(-1, times)
+        else:
+            kept = jnp.minimum(pool.filled, s.replay) * length
+            index = jax.random.randint(key, (s.epochs * per_epoch, times), 0, kept)
+            source = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), pool.steps)
+        return jax.tree.map(lambda x: x[index].reshape((index.shape[0], times * n_envs, *x.shape[2:])), source)

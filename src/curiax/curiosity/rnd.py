@@ -1,0 +1,59 @@
+"""Random Network Distillation (RND).
+
+Burda, Edwards, Storkey, Klimov: Exploration by Random Network Distillation, ICLR 2019.
+
+    frozen random target g, trained predictor ĝ
+    loss = bonus = ‖ĝ(s′) − g(s′)‖² / d
+
+Choices (LBS's own control networks were never released):
+
+* Target ReLU 32-32 with 32 outputs; the predictor has one hidden layer more, as in the original.
+* `target="linear"` replaces the target by one frozen linear layer: the released LBS code holds such a
+  helper, unused, which may be what the paper's RND was run with.
+* The input is the loop's normalised observation, clipped to ±5 (original).
+* All samples train the predictor; one value head, intrinsic reward only, scaled like every other bonus.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from jaxtyping import PyTree
+
+from .._settings import Count, Positive
+from .._types import PRNGKey, Scalar, Spec, Transition
+from ._base import AbstractCuriosity, Memory, Terms
+from .features import Distillation
+
+
+class RND(AbstractCuriosity):
+    """Pays the error of imitating a random network on the state reached."""
+
+    bibtex: ClassVar[str] = """@inproceedings{burda2019exploration,
+  title     = {Exploration by Random Network Distillation},
+  author    = {Burda, Yuri and Edwards, Harrison and Storkey, Amos and Klimov, Oleg},
+  booktitle = {International Conference on Learning Representations},
+  year      = {2019}
+}"""
+
+    distillation: Distillation
+
+    def __init__(
+        self,
+        spec: Spec,
+        *,
+        key: PRNGKey,
+        target: Literal["mlp", "linear"] = "mlp",
+        width: Count = 32,
+        feature_size: Count = 32,
+        clip: Positive = 5.0,
+    ) -> None:
+        self.distillation = Distillation(
+            spec, size=feature_size, width=width, linear_target=target == "linear", clip=clip, key=key
+        )
+
+    def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
+        return memory, self.distillation.error(t.next_obs)
+
+    def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
+        return self.distillation.error(t.next_obs), {}

@@ -1,0 +1,104 @@
+"""A run's folder: one metrics table and one manifest, there complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._errors import OutputError
+
+if TYPE_CHECKING:
+    import polars
+
+FORMAT = "curiax-run-1"
+MANIFEST, METRICS = "manifest.json", "metrics.parquet"
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
+    try:
+        data = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) and data.get("format") == FORMAT else None
+
+
+def read_metrics(folder: Path) -> polars.DataFrame:
+    """The metrics table of a finished run."""
+    import polars
+
+    try:
+        return polars.read_parquet(folder / METRICS)
+    except (OSError, polars.exceptions.PolarsError) as error:
+        raise OutputError(f"{folder / METRICS} cannot be read: {error}.") from None
+
+
+def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of this very run if it is finished there, None if the folder is free.
+
+    Anything else in the folder is refused: another run's results, or files that are not ours.
+    """
+    if folder.is_symlink() and not folder.exists():
+        raise OutputError(f"{folder} is a link to nowhere: remove it or choose another --out.")
+    if not folder.exists():
+        return None
+    if not folder.is_dir():
+        raise OutputError(f"{folder} is a file, not a folder: choose another --out.")
+    manifest = read_manifest(folder)
+    if manifest is None:
+        if any(folder.iterdir()):
+            raise OutputError(
+                f"{folder} holds files that are not a Curiax run: choose an empty or new folder for --out."
+            )
+        return None
+    if manifest.get("identity") != dict(identity):
+        changed = difference(manifest.get("identity") or {}, identity)
+        raise OutputError(
+            f"{folder} holds another finished run, which is left untouched (it differs in {changed}): "
+            "choose another --out."
+        )
+    return manifest
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The names of what differs between two identities."""
+    names = [key for key in new if key != "settings" and old.get(key) != new[key]]
+    before, after = old.get("settings") or {}, new.get("settings") or {}
+    names += [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside the final one, moved into place at the end and removed on any failure.
+
+    Making it first shows, before anything is compiled, whether the place can be written to.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            stage.rmdir()
+            raise PermissionError(f"no permission to write in {folder}")
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder}: {error.strerror or error}. Choose another --out.") from None
+    try:
+        yield stage
+        stage.chmod(0o755)
+        os.replace(stage, folder)
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
+    """The two files of a run."""
+    table.write_parquet(stage / METRICS)
+    (stage / MANIFEST).write_text(json.dumps({"format": FORMAT, **manifest}, indent=2, ensure_ascii=False) + "\n")

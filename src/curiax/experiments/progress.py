@@ -1,0 +1,115 @@
+"""What a person sees while a run trains: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import abc
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+import numpy as np
+
+
+class AbstractProgress(abc.ABC):
+    """Told about a run at every chunk border."""
+
+    @abc.abstractmethod
+    def start(self, title: str, iterations: int, steps: int) -> None:
+        """A run begins to compile."""
+
+    @abc.abstractmethod
+    def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
+        """So many iterations are done; `latest` holds each seed's newest value of every metric."""
+
+    @abc.abstractmethod
+    def finish(self) -> None:
+        """The run is over, finished or not."""
+
+
+class Silent(AbstractProgress):
+    """Says nothing."""
+
+    def start(self, title: str, iterations: int, steps: int) -> None:
+        pass
+
+    def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+def headline(latest: Mapping[str, np.ndarray], metric: str) -> str:
+    """The one number to show: coverage where it is counted, else the mean bonus."""
+    name = f"coverage/{metric}"
+    if name not in latest:
+        name = next((key for key in latest if key.startswith("coverage/")), "bonus/mean")
+    value = float(np.mean(latest[name]))
+    if name.startswith("coverage/"):
+        return f"coverage {value:5.1f} % ({name.removeprefix('coverage/')})"
+    return f"bonus {value:.4g}"
+
+
+class Lines(AbstractProgress):
+    """One plain line at the start, a handful on the way: for logs and pipes."""
+
+    def __init__(self, metric: str = "cells", stream: TextIO | None = None) -> None:
+        self._metric, self._stream = metric, stream or sys.stderr
+        self._title, self._iterations, self._steps, self._next, self._begun = "", 1, 0, 0.0, 0.0
+
+    def start(self, title: str, iterations: int, steps: int) -> None:
+        self._title, self._iterations, self._steps = title, iterations, steps
+        self._next, self._begun = 0.2, time.perf_counter()
+        print(f"{title}: compiling", file=self._stream, flush=True)
+
+    def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
+        share = iteration / self._iterations
+        if share + 1e-9 < self._next:
+            return
+        self._next = share + 0.2
+        seconds = time.perf_counter() - self._begun
+        step = round(share * self._steps)
+        line = f"{self._title}: step {step:,} of {self._steps:,}, {headline(latest, self._metric)}, {seconds:.1f} s"
+        print(line, file=self._stream, flush=True)
+
+    def finish(self) -> None:
+        pass
+
+
+class Bar(AbstractProgress):
+    """A live bar with the current coverage."""
+
+    def __init__(self, metric: str = "cells") -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self._metric = metric
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True),
+        )
+        self._task = None
+
+    def start(self, title: str, iterations: int, steps: int) -> None:
+        self._task = self._bar.add_task(title, total=iterations, note="compiling")
+        self._bar.start()
+
+    def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
+        if self._task is not None:
+            self._bar.update(self._task, completed=iteration, note=headline(latest, self._metric))
+
+    def finish(self) -> None:
+        self._bar.stop()
+
+
+def for_terminal(metric: str, *, quiet: bool = False) -> AbstractProgress:
+    """A bar where somebody is watching, lines where nobody is."""
+    if quiet:
+        return Silent()
+    return Bar(metric) if sys.stderr.isatty() else Lines(metric)

@@ -1,0 +1,143 @@
+"""The names of methods and tasks, and how `module:Class` is found."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from .._errors import UsageError, unknown
+from ..curiosity import ICM, LBS, NGU, RIDE, RND, VIME, AbstractCuriosity, Disagreement, NoBonus, Random
+from ..envs import AbstractTask, MountainCar
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """A method under a name, with the settings that make it an ablation."""
+
+    name: str
+    cls: type[AbstractCuriosity]
+    summary: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """A task under a name, with its noisy remote if it has one."""
+
+    name: str
+    cls: type[AbstractTask]
+    summary: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    gymnasium_id: str | None = None
+
+
+METHODS: dict[str, MethodEntry] = {
+    entry.name: entry
+    for entry in (
+        MethodEntry("lbs", LBS, "latent Bayesian surprise: KL of posterior and prior over a latent next state"),
+        MethodEntry("icm", ICM, "error of a forward model in inverse-dynamics features"),
+        MethodEntry("rnd", RND, "error of imitating a random network on the state reached"),
+        MethodEntry("disagreement", Disagreement, "variance of an ensemble's predictions of the next state"),
+        MethodEntry("vime", VIME, "information gained about the weights of a Bayesian network"),
+        MethodEntry("ride", RIDE, "impact on learnt features, divided by an episodic count"),
+        MethodEntry("ngu", NGU, "episodic novelty, modulated by random network distillation"),
+        MethodEntry("random", Random, "uniformly random actions, no learning"),
+        MethodEntry("none", NoBonus, "plain PPO on the task's own reward"),
+        MethodEntry("ride-no-count", RIDE, "ablation: RIDE without the episodic count", {"method.count": False}),
+        MethodEntry("ngu-no-count", NGU, "ablation: NGU without episodic novelty, i.e. RND", {"method.count": False}),
+        MethodEntry("lbs-mean", LBS, "ablation: LBS paying the distance of the means only", {"method.bonus": "mean"}),
+        MethodEntry("lbs-nll", LBS, "ablation: LBS paying KL plus reconstruction error", {"method.bonus": "kl+nll"}),
+    )
+}
+
+TASKS: dict[str, TaskEntry] = {
+    entry.name: entry
+    for entry in (
+        TaskEntry(
+            "mountain-car",
+            MountainCar,
+            "sparse continuous Mountain Car, coverage of (position, velocity)",
+            gymnasium_id="curiax/MountainCarSparse-v0",
+        ),
+        TaskEntry(
+            "mountain-car-frozen",
+            MountainCar,
+            "Mountain Car with a noisy remote that freezes the car",
+            {"remote.mode": "frozen"},
+            "curiax/MountainCarFrozen-v0",
+        ),
+        TaskEntry(
+            "mountain-car-evolving",
+            MountainCar,
+            "Mountain Car with a noisy remote that lets the car drift",
+            {"remote.mode": "evolving"},
+            "curiax/MountainCarEvolving-v0",
+        ),
+    )
+}
+
+
+def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
+    """The method of that name, or the user's own by `module:Class` or as a class."""
+    if isinstance(name, str) and name in METHODS:
+        return METHODS[name]
+    cls = user_class(name, AbstractCuriosity, "method", METHODS)
+    return MethodEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0])
+
+
+def find_task(name: str | type[AbstractTask]) -> TaskEntry:
+    """The task of that name, or the user's own by `module:Class` or as a class."""
+    if isinstance(name, str) and name in TASKS:
+        return TASKS[name]
+    cls = user_class(name, AbstractTask, "task", TASKS)
+    return TaskEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0])
+
+
+def class_name(cls: type) -> str:
+    """`module:Class`."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def user_class(name: str | type, base: type[Kind], kind: str, known: Mapping[str, Any]) -> type[Kind]:
+    """The class meant by `module:Class`, checked to be a finished subclass of `base`."""
+    cls = load_class(name, kind, known) if isinstance(name, str) else name
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        raise UsageError(f"{kind} {name!r} is not a subclass of curiax.{base.__name__}.")
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise UsageError(
+            f"{kind} {name!r} does not define {', '.join(missing)}, which curiax.{base.__name__} asks for."
+        )
+    return cls
+
+
+def load_class(name: str, kind: str, known: Mapping[str, Any]) -> Any:
+    """Import `module:Class`, looking in the working directory first."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise unknown(kind, name, known, f"Your own {kind} is named module:Class, for example my_file:MyClass.")
+    if module_name.endswith(".py") or "/" in module_name:
+        suggestion = module_name.removesuffix(".py").replace("/", ".")
+        raise UsageError(f"{kind} {name!r}: name a module, not a file: {suggestion}:{attribute}.")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.split(".")[0] == error.name.split(".")[0]:
+            raise UsageError(f"{kind} {name!r}: no module {module_name!r} in {here} or on the Python path.") from None
+        raise UsageError(f"{kind} {name!r}: importing it failed: {error}.") from error
+    except Exception as error:
+        raise UsageError(f"{kind} {name!r}: importing it failed: {type(error).__name__}: {error}") from error
+    found = getattr(module, attribute, None)
+    if found is None:
+        names = [n for n, value in vars(module).items() if isinstance(value, type)]
+        raise unknown(f"class in {module_name}", attribute, names)
+    return found

@@ -1,0 +1,234 @@
+"""An experiment as the user says it, and as it is resolved before anything is compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import jax
+
+from .._contract import build_method
+from .._errors import UsageError, unknown
+from .._settings import checked, defaults, signature
+from .._version import __version__
+from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
+from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
+from ..envs import AbstractTask, NoisyRemote, RemoteSettings
+from ..train.loop import LoopSettings, Setup
+from .presets import PRESETS
+from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
+
+GROUPS = {"ppo": PPOSettings, "learner": LearnerSettings, "loop": LoopSettings, "remote": RemoteSettings}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One task, one method, some seeds.
+
+    Args:
+        task: a name from `curiax list`, `module:Class`, or a subclass of `AbstractTask`.
+        method: a name from `curiax list`, `module:Class`, or a subclass of `AbstractCuriosity`.
+        seeds: how many (0, 1, ...), or which.
+        steps: environment steps of each seed; None is the task's full budget.
+        preset: `paper-code`, `paper-text`, `clean` or `curiax`.
+        settings: whatever else differs from the preset, by dotted name: `ppo.*`, `learner.*`, `loop.*`,
+            `remote.*`, `method.*` (the method's constructor), `task.*` (the task's constructor).
+    """
+
+    task: str | type[AbstractTask]
+    method: str | type[AbstractCuriosity]
+    seeds: int | Iterable[int] = 8
+    steps: int | None = None
+    preset: str = "paper-code"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "task": self.task if isinstance(self.task, str) else class_name(self.task),
+            "method": self.method if isinstance(self.method, str) else class_name(self.method),
+            "seeds": list(seed_list(self.seeds)),
+            "steps": self.steps,
+            "preset": self.preset,
+            "settings": dict(self.settings),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Experiment:
+        """The experiment that `as_json` wrote."""
+        known = {"task", "method", "seeds", "steps", "preset", "settings"}
+        if not isinstance(data, Mapping) or set(data) != known:
+            raise UsageError(f"not an experiment: expected the fields {', '.join(sorted(known))}.")
+        return Experiment(**{**data, "seeds": tuple(data["seeds"])})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment with every choice made and checked."""
+
+    experiment: Experiment
+    task_entry: TaskEntry
+    method_entry: MethodEntry
+    seeds: tuple[int, ...]
+    steps: int
+    iterations: int
+    settings: Mapping[str, Any]
+    setup: Setup
+    method_settings: Mapping[str, Any]
+
+    def build_model(self, key: jax.Array) -> AbstractCuriosity:
+        """The method with its networks drawn from the key."""
+        entry = self.method_entry
+        return build_method(entry.cls, self.setup.task.spec, key, entry.name, **self.method_settings)
+
+    @property
+    def chunk(self) -> int:
+        """Iterations per compiled call: a divisor of all, so that one program serves the whole run."""
+        wanted = max(1, self.iterations // 50)
+        return max(k for k in range(1, wanted + 1) if self.iterations % k == 0)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides the result: two runs with equal identity are the same run."""
+        return {
+            "task": self.task_entry.name,
+            "method": self.method_entry.name,
+            "seeds": list(self.seeds),
+            "steps": self.steps,
+            "settings": dict(self.settings),
+            "curiax": __version__,
+        }
+
+    @property
+    def run_id(self) -> str:
+        """A short digest of the identity."""
+        text = json.dumps(self.identity, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def seed_list(seeds: int | Iterable[int]) -> tuple[int, ...]:
+    """0..n-1 for a number, or the seeds as given; each a distinct integer in 0..2³²−1."""
+    if isinstance(seeds, bool) or (isinstance(seeds, int) and seeds < 1):
+        raise UsageError(f"seeds = {seeds!r}: give at least one seed.")
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen:
+        raise UsageError("seeds: give at least one seed.")
+    for seed in chosen:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+            raise UsageError(f"seeds: {seed!r} is not an integer between 0 and 2^32 - 1.")
+    if len(set(chosen)) != len(chosen):
+        raise UsageError(f"seeds: {', '.join(map(str, chosen))} repeats a seed; each run needs its own.")
+    return chosen
+
+
+def resolve(experiment: Experiment) -> Plan:
+    """Find the names, apply the preset, check every setting and shape."""
+    if experiment.preset not in PRESETS:
+        raise unknown("preset", experiment.preset, PRESETS)
+    preset = PRESETS[experiment.preset]
+    task_entry, method_entry = find_task(experiment.task), find_method(experiment.method)
+    seeds = seed_list(experiment.seeds)
+    said = by_group(experiment.settings)
+
+    def group(name: str, *layers: Mapping[str, Any]) -> Any:
+        values = {key: value for layer in layers for key, value in layer.items()}
+        return GROUPS[name](**checked(GROUPS[name], values, name))
+
+    named = by_group(task_entry.settings)
+    remote = group("remote", named.get("remote", {}), said.get("remote", {}))
+    task_settings = checked(task_entry.cls, {**named.get("task", {}), **said.get("task", {})}, "task")
+    task = build_task(task_entry, task_settings, remote)
+
+    of_preset = by_group(preset.settings)
+    extrinsic, intrinsic = method_entry.cls.weights
+    weights: dict[str, Any] = {"extrinsic_weight": extrinsic, "intrinsic_weight": intrinsic}
+    ppo = group("ppo", of_preset.get("ppo", {}), said.get("ppo", {}))
+    learner = group("learner", of_preset.get("learner", {}), said.get("learner", {}))
+    loop = group("loop", weights, of_preset.get("loop", {}), said.get("loop", {}))
+    method_settings = {
+        **defaults(method_entry.cls),
+        **checked(
+            method_entry.cls,
+            {
+                **preset.method_settings(method_entry.cls, task),
+                **by_group(method_entry.settings).get("method", {}),
+                **said.get("method", {}),
+            },
+            "method",
+        ),
+    }
+    steps, iterations = whole_iterations(experiment.steps, task.budget, loop)
+    check_sizes(ppo, learner, loop)
+    agent: AbstractAgent = Uniform() if method_entry.cls.agent == "uniform" else PPO(ppo)
+    parts = {"ppo": asdict(ppo), "learner": asdict(learner), "loop": asdict(loop), "remote": asdict(remote)}
+    parts |= {"method": method_settings, "task": {**defaults(task_entry.cls), **task_settings}}
+    flat = {f"{name}.{key}": value for name, values in parts.items() for key, value in values.items()}
+    setup = Setup(task, agent, Learner(learner), loop)
+    return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
+
+
+def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Dotted names as a dictionary for each group."""
+    known = (*GROUPS, "method", "task")
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        group, dot, key = name.partition(".")
+        if not dot:
+            options = [f"{g}.{s}" for g, cls in GROUPS.items() for s in signature(cls)]
+            raise unknown("setting", name, options, "Settings are named group.setting.")
+        if group not in known:
+            raise unknown("group of settings", group, known)
+        groups.setdefault(group, {})[key] = value
+    return groups
+
+
+def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSettings) -> AbstractTask:
+    """The task, inside its remote where it has one."""
+    task = entry.cls(**settings)
+    if remote.mode == "none":
+        return task
+    try:
+        return NoisyRemote(task, remote)
+    except ValueError as error:
+        raise UsageError(f"task {entry.name!r} cannot take the noisy remote: {error}.") from None
+
+
+def whole_iterations(steps: int | None, budget: int, loop: LoopSettings) -> tuple[int, int]:
+    """The number of whole rollouts in the budget, and their steps."""
+    per_iteration = loop.rollout * loop.envs
+    wanted = budget if steps is None else steps
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
+        raise UsageError(f"steps = {wanted!r}: must be a positive whole number.")
+    if wanted < per_iteration:
+        raise UsageError(
+            f"steps = {wanted} is less than one rollout of {loop.rollout} steps x {loop.envs} environments = "
+            f"{per_iteration}: ask for more steps or a smaller loop.rollout."
+        )
+    iterations = wanted // per_iteration
+    return iterations * per_iteration, iterations
+
+
+def check_sizes(ppo: PPOSettings, learner: LearnerSettings, loop: LoopSettings) -> None:
+    """Refuse sizes that leave nothing to learn from."""
+    samples = loop.rollout * loop.envs
+    if samples < 2:
+        raise UsageError("loop.rollout x loop.envs = 1: standardising advantages needs at least two samples.")
+    for name, size in (("ppo.minibatch_size", ppo.minibatch_size), ("learner.minibatch_size", learner.minibatch_size)):
+        if size > samples:
+            raise UsageError(
+                f"{name} = {size} exceeds the {samples} samples of one rollout ({loop.rollout} steps x "
+                f"{loop.envs} environments): lower it or raise loop.rollout."
+            )
+    if loop.extrinsic_weight == 0 and loop.intrinsic_weight == 0:
+        raise UsageError(
+            "loop.extrinsic_weight and loop.intrinsic_weight are both 0: there is no reward to learn from."
+        )
+
+
+def with_settings(experiment: Experiment, **settings: Any) -> Experiment:
+    """The experiment with some settings changed; write `ppo__clip=0.1` for `ppo.clip`."""
+    changed = {name.replace("__", "."): value for name, value in settings.items()}
+    return replace(experiment, settings={**experiment.settings, **changed})

@@ -1,0 +1,1 @@
+"""Curiax in other libraries' hands."""

@@ -1,0 +1,112 @@
+"""Layers and their initialisation.
+
+Parameters are drawn on the host by NumPy, from a stream that is a pure function of the JAX key: compiling
+the initialisers in XLA took longer than compiling the training loop. It follows that layers are built
+outside `jit` and `vmap`; `ensemble` replaces `vmap` over keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, Shaped
+
+from ._types import PRNGKey
+
+Activation = Callable[[Array], Array]
+Member = TypeVar("Member")
+
+
+def generator(key: PRNGKey) -> np.random.Generator:
+    """A NumPy stream that depends on nothing but the key."""
+    if isinstance(key, Tracer):
+        raise TypeError(
+            "curiax.nn draws parameters on the host, so layers cannot be built under jit, vmap or eval_shape: "
+            "build them eagerly (use curiax.nn.ensemble for several members) or use equinox.nn layers there."
+        )
+    return np.random.Generator(np.random.Philox(key=np.asarray(jax.random.key_data(key), np.uint64)))
+
+
+def torch_uniform(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """PyTorch's default for linear layers: weight and bias uniform in ±1/√inputs."""
+    bound = inputs**-0.5
+    return rng.uniform(-bound, bound, (inputs, outputs)), rng.uniform(-bound, bound, outputs)
+
+
+def orthogonal(gain: float) -> Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]:
+    """Orthogonal weight times `gain`, zero bias."""
+
+    def draw(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+        tall = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
+        q, r = np.linalg.qr(tall)
+        q = q * np.sign(np.diag(r))
+        return gain * (q if inputs >= outputs else q.T), np.zeros(outputs)
+
+    return draw
+
+
+class Linear(eqx.Module):
+    """x @ weight + bias."""
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        key: PRNGKey,
+        init: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]] = torch_uniform,
+    ) -> None:
+        weight, bias = init(generator(key), inputs, outputs)
+        self.weight = jnp.asarray(weight, jnp.float32)
+        self.bias = jnp.asarray(bias, jnp.float32)
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        return x @ self.weight + self.bias
+
+
+class MLP(eqx.Module):
+    """Linear layers of the given sizes with an activation between them, and after the last if asked."""
+
+    layers: tuple[Linear, ...]
+    activation: Activation = eqx.field(static=True)
+    activate_last: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        key: PRNGKey,
+        activation: Activation = jax.nn.relu,
+        activate_last: bool = False,
+        init: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]] = torch_uniform,
+    ) -> None:
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = tuple(Linear(i, o, key=k, init=init) for i, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
+        self.activation = activation
+        self.activate_last = activate_last
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        x = self.layers[-1](x)
+        return self.activation(x) if self.activate_last else x
+
+
+def ensemble(build: Callable[[PRNGKey], Member], key: PRNGKey, members: int) -> Member:
+    """Several independently initialised members as one tree with a leading axis; call it under `vmap`."""
+    built = [build(k) for k in jax.random.split(key, members)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *built)
+
+
+def join(*parts: Shaped[Array, "..."]) -> Float[Array, " size"]:
+    """All parts, flattened, in one vector."""
+    return jnp.concatenate([jnp.ravel(part) for part in parts])

@@ -1,0 +1,47 @@
+"""The devices that seeds are spread over, and the cache of compiled programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+def cpu_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def prepare() -> None:
+    """Make one JAX device of every core, and keep compiled programs between processes.
+
+    One device per core is what lets seeds run side by side: extra threads inside one device buy nothing for
+    networks this small. It must happen before JAX starts; where JAX is already running, its devices are used
+    as they are. What the user has configured is left alone. `CURIAX_CACHE` names the cache folder, or `off`.
+    """
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        try:
+            if jax.config.jax_num_cpu_devices < 1:  # pyright: ignore[reportAttributeAccessIssue]
+                jax.config.update("jax_num_cpu_devices", cpu_cores())
+        except RuntimeError:
+            pass
+    folder = os.environ.get("CURIAX_CACHE", "")
+    chosen = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    if folder.lower() == "off" or chosen:
+        return
+    path = Path(folder) if folder else Path.home() / ".cache" / "curiax" / "xla"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def devices_for(seeds: int) -> Sequence[Any]:
+    """The devices for that many seeds: never more than one each."""
+    available = jax.devices()
+    return available[: max(1, min(len(available), seeds))]

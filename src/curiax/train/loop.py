@@ -1,0 +1,275 @@
+"""The training loop: collect → bonus → reward → policy → model → statistics.
+
+Everything here is a pure function of one seed's state; `run.py` adds the seeds and the devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from .._settings import Count, Positive
+from .._stats import Moments
+from .._tree import flatten
+from .._types import PRNGKey, Rollout, Transition
+from ..agents import AbstractAgent
+from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation
+from ..envs import AbstractTask
+
+Metrics = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """Collection of experience and mixing of rewards.
+
+    Args:
+        envs: environments stepped side by side.
+        rollout: steps of each environment between updates.
+        successor: what model and bonus see after an episode's last step: the `reset` observation of the
+            next episode (released code), the `true` successor, or nothing (`drop`: bonus 0, not trained on).
+        model_action: whether the model sees the `sampled` action (released code) or the `executed` one,
+            clipped to the action space.
+        extrinsic_weight: η_e, weight of the task's reward.
+        intrinsic_weight: η_i, weight of the scaled bonus.
+        normalise_obs: standardise observations by running statistics.
+        obs_clip: bound of standardised observations.
+        obs_epsilon: added to the variance before the root.
+        coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.
+    """
+
+    envs: Count = 1
+    rollout: Count = 2048
+    successor: Literal["reset", "true", "drop"] = "reset"
+    model_action: Literal["sampled", "executed"] = "sampled"
+    extrinsic_weight: float = 0.0
+    intrinsic_weight: float = 1.0
+    normalise_obs: bool = True
+    obs_clip: Positive = 10.0
+    obs_epsilon: Positive = 1e-8
+    coverage: Literal["cells", "bins"] = "cells"
+
+
+class Stream(IntEnum):
+    """The uses of randomness; each gets a key of its own, so adding one disturbs no other."""
+
+    AGENT_INIT = 0
+    MODEL_INIT = 1
+    FIRST_RESET = 2
+    ACTIONS = 3
+    STEPS = 4
+    RESETS = 5
+    BONUS = 6
+    POLICY = 7
+    MODEL = 8
+    EXPLAIN = 9
+
+
+class Worlds(eqx.Module):
+    """`N` environments: their states, their clocks, and the observations to act on."""
+
+    inner: Any
+    elapsed: Int[Array, " N"]
+    obs: Shaped[Array, "N ..."]
+
+
+class TrainState(eqx.Module):
+    """Everything that training carries from one iteration to the next."""
+
+    agent: Any
+    curiosity: AbstractCuriosity
+    learner: LearnerState
+    obs_stats: Moments
+    worlds: Worlds
+    visited: dict[str, Bool[Array, " cells"]]
+    root: PRNGKey
+    iteration: Int[Array, ""]
+
+    def key(self, stream: Stream) -> PRNGKey:
+        """The key for one use in this iteration."""
+        return jax.random.fold_in(jax.random.fold_in(self.root, self.iteration), stream)
+
+
+class Setup(eqx.Module):
+    """What stays the same for the whole run and for all seeds."""
+
+    task: AbstractTask
+    agent: AbstractAgent
+    learner: Learner
+    loop: LoopSettings = eqx.field(static=True)
+
+    def normalise(self, stats: Moments, obs: Array) -> Array:
+        """Observations as agent and model see them."""
+        return stats.normalise(obs, self.loop.obs_epsilon, self.loop.obs_clip) if self.loop.normalise_obs else obs
+
+
+def example_steps(setup: Setup) -> Transition:
+    """A transition batch of a rollout's shapes, all zeros."""
+    spec, lead = setup.task.spec, (setup.loop.rollout, setup.loop.envs)
+    kind = jnp.int32 if spec.action.shape == () else jnp.float32
+    obs, flag = jnp.zeros((*lead, *spec.obs_shape)), jnp.zeros(lead, bool)
+    return Transition(obs, jnp.zeros((*lead, *spec.action.shape), kind), obs, jnp.zeros(lead), flag, flag, flag)
+
+
+def first_worlds(setup: Setup, root: PRNGKey) -> Worlds:
+    """Freshly reset environments; a reset does not enter the observation statistics."""
+    keys = jax.random.split(jax.random.fold_in(root, Stream.FIRST_RESET), setup.loop.envs)
+    inner = jax.vmap(lambda k: setup.task.reset(key=k))(keys)
+    obs = setup.normalise(Moments.start(setup.task.spec.obs_shape), jax.vmap(setup.task.observe)(inner))
+    return Worlds(inner, jnp.zeros(setup.loop.envs, jnp.int32), obs)
+
+
+def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
+    """Step every environment `loop.rollout` times with the current policy.
+
+    All randomness, fresh initial states included, is drawn in bulk beforehand, which keeps the inner loop
+    to the actor, the physics and the running statistics.
+    """
+    task, spec, loop = setup.task, setup.task.spec, setup.loop
+    lead = (loop.rollout, loop.envs)
+    noise = setup.agent.noise(spec, lead, key=state.key(Stream.ACTIONS))
+    step_keys = jax.random.split(state.key(Stream.STEPS), lead)
+    reset_keys = jax.random.split(state.key(Stream.RESETS), lead)
+    fresh = jax.vmap(jax.vmap(lambda k: task.reset(key=k)))(reset_keys)
+
+    def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Rollout]:
+        worlds, stats = carry
+        noise, keys, fresh = now
+        action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(worlds.obs, noise)
+        inner, reward, terminated = jax.vmap(lambda s, a, k: task.step(s, a, key=k))(
+            worlds.inner, spec.action.executed(action), keys
+        )
+        elapsed = worlds.elapsed + 1
+        truncated = ~terminated & (elapsed >= spec.horizon) if spec.horizon else jnp.zeros_like(terminated)
+        ended = terminated | truncated
+        points = jax.vmap(task.track)(inner)
+        true_next = jax.vmap(task.observe)(inner)
+        inner = jax.tree.map(
+            lambda new, old: jnp.where(ended.reshape((-1,) + (1,) * (old.ndim - 1)), new, old), fresh, inner
+        )
+        acted_next = jax.vmap(task.observe)(inner)
+        if loop.normalise_obs:
+            stats = stats.merge(acted_next)
+        acted_next = setup.normalise(stats, acted_next)
+        transition = Transition(
+            worlds.obs,
+            action,
+            setup.normalise(stats, true_next),
+            reward,
+            terminated,
+            truncated,
+            jnp.ones_like(terminated),
+        )
+        worlds = Worlds(inner, jnp.where(ended, 0, elapsed), acted_next)
+        return (worlds, stats), Rollout(transition, acted_next, points)
+
+    (worlds, stats), rollout = jax.lax.scan(step, (state.worlds, state.obs_stats), (noise, step_keys, fresh))
+    return worlds, stats, rollout
+
+
+def as_seen(setup: Setup, rollout: Rollout) -> Transition:
+    """The transitions as model and bonus see them: which successor at an episode's end, which action."""
+    step, loop = rollout.step, setup.loop
+    action = setup.task.spec.action.executed(step.action) if loop.model_action == "executed" else step.action
+    next_obs = rollout.acted_next if loop.successor == "reset" else step.next_obs
+    valid = step.valid & ~step.ended if loop.successor == "drop" else step.valid
+    return Transition(step.obs, action, next_obs, step.reward, step.terminated, step.truncated, valid)
+
+
+def learn(setup: Setup, state: TrainState, rollout: Rollout) -> tuple[TrainState, Metrics]:
+    """One update from one rollout, in the order of the released code.
+
+    The bonus comes from the model as it was before it trains on this rollout; then the policy learns, then
+    the model.
+    """
+    loop, learner = setup.loop, setup.learner
+    seen = as_seen(setup, rollout)
+    terms = explanation(state.curiosity, seen, key=state.key(Stream.EXPLAIN))
+    learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=state.key(Stream.BONUS))
+    reward = loop.extrinsic_weight * rollout.step.reward + loop.intrinsic_weight * bonus
+    agent, policy_report = setup.agent.learn(
+        setup.task.spec, state.agent, rollout, reward, key=state.key(Stream.POLICY)
+    )
+    curiosity, learner_state, model_report = learner.update(
+        state.curiosity, learner_state, seen, key=state.key(Stream.MODEL)
+    )
+    visited, coverage = count_cells(setup, state.visited, rollout)
+    metrics = {
+        **coverage,
+        **bonus_metrics(rollout, raw, bonus, learner_state),
+        **{f"policy/{name}": value for name, value in policy_report.items()},
+        **{f"model/{name}": value for name, value in {**model_report, **terms}.items()},
+        **finite_flags(rollout, raw, agent, curiosity),
+    }
+    state = TrainState(
+        agent,
+        curiosity,
+        learner_state,
+        state.obs_stats,
+        state.worlds,
+        visited,
+        state.root,
+        state.iteration + 1,
+    )
+    return state, metrics
+
+
+def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
+    """One iteration: collect, then learn."""
+    worlds, obs_stats, rollout = collect(setup, state)
+    after, metrics = learn(setup, state, rollout)
+    return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), metrics
+
+
+def count_cells(setup: Setup, visited: dict[str, Array], rollout: Rollout) -> tuple[dict[str, Array], Metrics]:
+    """Mark the visited cells of every grid, and report coverage in per cent."""
+    after, metrics = {}, {}
+    for grid in setup.task.grids:
+        occupancy = jnp.zeros(grid.size, jnp.int32).at[grid.index(rollout.points).reshape(-1)].add(1)
+        after[grid.name] = visited[grid.name] | (occupancy > 0)
+        count = jnp.sum(after[grid.name])
+        metrics[f"coverage/{grid.name}"] = 100.0 * count / grid.nominal
+        if grid.reachable:
+            metrics[f"reachable/{grid.name}"] = 100.0 * count / grid.reachable
+        metrics[f"occupancy/{grid.name}"] = occupancy
+    return after, metrics
+
+
+def bonus_metrics(
+    rollout: Rollout, raw: Float[Array, "T N"], paid: Float[Array, "T N"], learner: LearnerState
+) -> Metrics:
+    """How large the raw bonus was, how it spread, and how much of it was paid at episode borders."""
+    ended = rollout.step.ended
+    total = jnp.sum(raw)
+    return {
+        "bonus/mean": jnp.mean(raw),
+        "bonus/median": jnp.median(raw),
+        "bonus/std": jnp.std(raw),
+        "bonus/max": jnp.max(raw),
+        "bonus/border_share": jnp.where(total != 0, jnp.sum(jnp.where(ended, raw, 0.0)) / total, 0.0),
+        "bonus/scale": learner.scale.deviation,
+        "bonus/paid_mean": jnp.mean(paid),
+        "reward/extrinsic_mean": jnp.mean(rollout.step.reward),
+        "reward/episodes_ended": jnp.sum(ended),
+    }
+
+
+def finite_flags(rollout: Rollout, raw: Float[Array, "T N"], agent: Any, curiosity: AbstractCuriosity) -> Metrics:
+    """Whether each thing that could turn into NaN is still finite."""
+
+    def finite(tree: Any) -> Bool[Array, ""]:
+        return jnp.all(jnp.isfinite(flatten(tree)[0]))
+
+    return {
+        "finite/observation": jnp.all(jnp.isfinite(rollout.step.obs)) & jnp.all(jnp.isfinite(rollout.step.next_obs)),
+        "finite/reward": jnp.all(jnp.isfinite(rollout.step.reward)),
+        "finite/bonus": jnp.all(jnp.isfinite(raw)),
+        "finite/policy": finite(agent),
+        "finite/model": finite(curiosity),
+    }
