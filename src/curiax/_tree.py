@@ -67,11 +67,13 @@ def descend(
     """
     flat, restore = flatten(model)
 
-    def step(carry: tuple[Array, optax.OptState], batch: PyTree) -> tuple[tuple[Array, optax.OptState], dict]:
+    def step(
+        carry: tuple[Array, optax.OptState], batch: PyTree
+    ) -> tuple[tuple[Array, optax.OptState], dict[str, Scalar]]:
         flat, opt_state = carry
         gradient, report = jax.grad(lambda vector: loss(restore(vector), batch), has_aux=True)(flat)
         update, opt_state = optimiser.update(gradient, opt_state, flat)
-        return (flat + update, opt_state), report
+        return (flat + jnp.asarray(update), opt_state), report
 
     (flat, opt_state), reports = jax.lax.scan(step, (flat, opt_state), batches)
     return restore(flat), opt_state, jax.tree.map(jnp.mean, reports)

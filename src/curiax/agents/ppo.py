@@ -169,8 +169,8 @@ class PPO(AbstractAgent):
         advantage = gae(reward, value, next_value, cut, discount=s.discount, trace=s.trace)
         target = advantage + value
         standardised = (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-5)
-        samples = Batch(step.obs, step.action, log_probs(state.policy, step), value, standardised, target)
-        samples = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), samples)
+        columns = (step.obs, step.action, log_probs(state.policy, step), value, standardised, target)
+        samples = Batch(*(x.reshape((-1, *x.shape[2:])) for x in columns))
 
         count = reward.size
         size = min(s.minibatch_size, count)

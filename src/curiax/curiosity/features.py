@@ -46,7 +46,7 @@ class InverseDynamics(eqx.Module):
 class Distillation(eqx.Module):
     """A network that learns to imitate a frozen random one; its error falls where it has practised."""
 
-    target: Frozen
+    target: Frozen[Linear | MLP]
     predictor: MLP
     clip: float = eqx.field(static=True)
 

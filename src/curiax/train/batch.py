@@ -13,51 +13,49 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._stats import Moments
+from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from .loop import Metrics, Setup, Stream, TrainState, example_steps, first_worlds, iterate
 
 Arrays = Any
 
 
-def first_states(
-    setup: Setup, build_model: Callable[[jax.Array], AbstractCuriosity], seeds: Sequence[int]
-) -> TrainState:
+def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosity], seeds: Sequence[int]) -> TrainState:
     """The state of every seed before training, stacked along a leading axis `S`.
 
     Each seed's state depends on nothing but its own number, so adding a seed leaves the others' unchanged.
     """
+    reset = jax.jit(functools.partial(first_worlds, setup))
+    spec, example = setup.task.spec, example_steps(setup)
 
-    def one(seed: int) -> tuple[Any, AbstractCuriosity, jax.Array]:
+    def one(seed: int) -> TrainState:
         root = jax.random.key(seed)
-        agent = setup.agent.start(setup.task.spec, key=jax.random.fold_in(root, Stream.AGENT_INIT))
-        return agent, build_model(jax.random.fold_in(root, Stream.MODEL_INIT)), root
+        model = build_model(jax.random.fold_in(root, Stream.MODEL_INIT))
+        return TrainState(
+            setup.agent.start(spec, key=jax.random.fold_in(root, Stream.AGENT_INIT)),
+            model,
+            setup.learner.start(model, example),
+            Moments.start(spec.obs_shape),
+            reset(root),
+            {grid.name: jnp.zeros(grid.size, bool) for grid in setup.task.grids},
+            root,
+            jnp.zeros((), jnp.int32),
+        )
 
-    agents, models, roots = zip(*map(one, seeds), strict=True)
-    roots = jnp.stack(roots)
-    lead = len(seeds)
-    learner = repeat(setup.learner.start(models[0], example_steps(setup)), lead)
-    return TrainState(
-        stack(agents),
-        stack(models),
-        learner,
-        repeat(Moments.start(setup.task.spec.obs_shape), lead),
-        jax.jit(jax.vmap(functools.partial(first_worlds, setup)))(roots),
-        {grid.name: jnp.zeros((lead, grid.size), bool) for grid in setup.task.grids},
-        roots,
-        jnp.zeros(lead, jnp.int32),
-    )
+    return stack([one(seed) for seed in seeds])
 
 
 def stack(trees: Sequence[Any]) -> Any:
     """Trees of one structure as one tree with a leading axis, stacked on the host."""
-    return jax.tree.map(
-        lambda *leaves: np.stack([np.asarray(x) for x in leaves]) if eqx.is_array(leaves[0]) else leaves[0], *trees
-    )
 
+    def leaf(*leaves: Any) -> Any:
+        if not eqx.is_array(leaves[0]):
+            return leaves[0]
+        if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+            return jnp.stack(leaves)
+        return np.stack([np.asarray(x) for x in leaves])
 
-def repeat(tree: Any, times: int) -> Any:
-    """The same tree `times` over, along a leading axis."""
-    return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], times, axis=0), tree)
+    return jax.tree.map(leaf, *trees)
 
 
 def seed_mesh(devices: Sequence[Any]) -> Mesh:

@@ -138,7 +138,7 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
     reset_keys = jax.random.split(state.key(Stream.RESETS), lead)
     fresh = jax.vmap(jax.vmap(lambda k: task.reset(key=k)))(reset_keys)
 
-    def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Rollout]:
+    def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Any]:
         worlds, stats = carry
         noise, keys, fresh = now
         action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(worlds.obs, noise)
@@ -167,10 +167,10 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
             jnp.ones_like(terminated),
         )
         worlds = Worlds(inner, jnp.where(ended, 0, elapsed), acted_next)
-        return (worlds, stats), Rollout(transition, acted_next, points)
+        return (worlds, stats), (transition, acted_next, points)
 
-    (worlds, stats), rollout = jax.lax.scan(step, (state.worlds, state.obs_stats), (noise, step_keys, fresh))
-    return worlds, stats, rollout
+    (worlds, stats), steps = jax.lax.scan(step, (state.worlds, state.obs_stats), (noise, step_keys, fresh))
+    return worlds, stats, Rollout(*steps)
 
 
 def as_seen(setup: Setup, rollout: Rollout) -> Transition:
