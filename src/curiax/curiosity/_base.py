@@ -31,6 +31,8 @@ class AbstractCuriosity(eqx.Module):
     agent: ClassVar[Literal["ppo", "uniform"]] = "ppo"
     #: Default weights (η_e, η_i) of the task's reward and of the bonus.
     weights: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    #: True if the bonus can never be negative; `curiax check` holds the method to it.
+    nonnegative: ClassVar[bool] = False
     #: True when all transitions of a batch must see the same random draw (a Bayesian network's weights).
     shares_key: ClassVar[bool] = False
 

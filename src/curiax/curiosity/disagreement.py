@@ -39,6 +39,7 @@ class Disagreement(AbstractCuriosity):
   pages     = {5062--5071},
   year      = {2019}
 }"""
+    nonnegative: ClassVar[bool] = True
 
     members: MLP
     spec: Spec = eqx.field(static=True)

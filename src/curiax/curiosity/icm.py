@@ -42,6 +42,7 @@ class ICM(AbstractCuriosity):
   pages     = {2778--2787},
   year      = {2017}
 }"""
+    nonnegative: ClassVar[bool] = True
 
     features: InverseDynamics
     forward: MLP

@@ -59,6 +59,7 @@ class LBS(AbstractCuriosity):
   pages     = {7752--7760},
   year      = {2022}
 }"""
+    nonnegative: ClassVar[bool] = True
 
     trunk: MLP
     prior_head: GaussianHead

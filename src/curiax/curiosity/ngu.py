@@ -54,6 +54,7 @@ class NGU(AbstractCuriosity):
   booktitle = {International Conference on Learning Representations},
   year      = {2020}
 }"""
+    nonnegative: ClassVar[bool] = True
 
     embedding: InverseDynamics
     distillation: Distillation

@@ -40,6 +40,7 @@ class RIDE(AbstractCuriosity):
   booktitle = {International Conference on Learning Representations},
   year      = {2020}
 }"""
+    nonnegative: ClassVar[bool] = True
 
     features: InverseDynamics
     forward: MLP

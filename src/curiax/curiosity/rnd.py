@@ -35,6 +35,7 @@ class RND(AbstractCuriosity):
   booktitle = {International Conference on Learning Representations},
   year      = {2019}
 }"""
+    nonnegative: ClassVar[bool] = True
 
     distillation: Distillation
 

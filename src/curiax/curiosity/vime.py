@@ -69,6 +69,7 @@ class VIME(AbstractCuriosity):
   volume    = {29},
   year      = {2016}
 }"""
+    nonnegative: ClassVar[bool] = True
     shares_key: ClassVar[bool] = True
 
     layers: tuple[BayesianLinear, ...]

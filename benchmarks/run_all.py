@@ -1,0 +1,66 @@
+"""Run every benchmark, one after the other, each in a process of its own, and show which targets are met.
+
+`against_sb3` is run where `--sb3-python` names a Python that has Stable-Baselines3. Use a quiet machine. `--quick`
+is a rehearsal with few steps and repeats; its numbers mean nothing, so it wants a folder of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import RESULTS, ROOT, print_targets, say
+
+#: Each benchmark and the options of its rehearsal, in the order in which they run.
+QUICK = {
+    "import_time": ("--repeats", "2"),
+    "startup": ("--repeats", "1", "--warm", "1"),
+    "method_cost": ("--repeats", "2", "--steps", "20480"),
+    "seed_scaling": ("--repeats", "2", "--steps", "20480"),
+    "against_sb3": ("--repeats", "1", "--steps", "20480", "--rollouts", "1"),
+}
+
+
+def run_one(name: str, out: Path, extra: Sequence[str]) -> bool:
+    """One benchmark; whether it finished."""
+    say(f"\n=== {name}")
+    script = Path(__file__).with_name(f"{name}.py")
+    return subprocess.run([sys.executable, str(script), "--out", str(out), *extra], cwd=ROOT).returncode == 0
+
+
+def main() -> int:
+    """Run, then show all targets."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--out", type=Path, default=RESULTS, help="folder for the JSON files (default %(default)s)")
+    options.add_argument("--sb3-python", help="a Python that has Stable-Baselines3")
+    options.add_argument("--quick", action="store_true", help="rehearse with few steps and repeats")
+    args = options.parse_args()
+    if args.quick and args.out == RESULTS:
+        options.error("--quick: give a folder other than the official one with --out")
+
+    names = [name for name in QUICK if name != "against_sb3" or args.sb3_python]
+    targets, failed = [], []
+    for name in names:
+        extra = [*(QUICK[name] if args.quick else ())]
+        if name == "against_sb3":
+            extra += ["--sb3-python", args.sb3_python]
+        out = args.out.resolve() / f"{name}.json"
+        if run_one(name, out, extra):
+            targets += json.loads(out.read_text())["targets"]
+        else:
+            failed.append(name)
+    print("\n=== all targets")
+    print_targets(targets)
+    for name in sorted({*QUICK} - {*names}):
+        print(f"{name}: not run, needs --sb3-python")
+    for name in failed:
+        print(f"{name}: FAILED")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
