@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, get_type_hints
@@ -34,6 +35,14 @@ def signature(build: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     return settings
 
 
+def descriptions(build: Callable[..., Any]) -> dict[str, str]:
+    """What the docstring's `Args` section says of each setting."""
+    from docstring_parser import parse
+
+    texts = (build.__doc__, build.__init__.__doc__ if inspect.isclass(build) else None)
+    return {p.arg_name: p.description or "" for text in texts if text for p in parse(text).params}
+
+
 def defaults(build: Callable[..., Any]) -> dict[str, Any]:
     """The default of every setting."""
     return {name: default for name, (_, default) in signature(build).items()}
@@ -53,6 +62,8 @@ def checked(build: Callable[..., Any], values: Mapping[str, Any], where: str) ->
                 else UsageError(f"{where} has no settings, so {name!r} cannot be set.")
             )
         kind, default = known[name]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{where}.{name} = {value!r}: must be a finite number (default {default!r}).")
         try:
             result[name] = TypeAdapter(kind).validate_python(value)
         except ValidationError as error:

@@ -48,6 +48,15 @@ class Disagreement(AbstractCuriosity):
     def __init__(
         self, spec: Spec, *, key: PRNGKey, ensemble_size: Count = 5, keep: Keep = 0.8, width: Count = 32
     ) -> None:
+        """Build the networks.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            ensemble_size: number of forward models.
+            keep: chance that a model trains on a sample.
+            width: hidden units in each layer.
+        """
         sizes = [spec.obs_size + spec.action.size, width, width, spec.obs_size]
         self.members = ensemble(lambda k: MLP(sizes, key=k), key, ensemble_size)
         self.spec, self.keep = spec, keep

@@ -60,6 +60,16 @@ class ICM(AbstractCuriosity):
         width: Count = 32,
         feature_size: Count | None = None,
     ) -> None:
+        """Build the networks.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            forward_weight: w, the forward loss's share of the loss.
+            feature_gradient: train φ by the `inverse` loss only, or by `both`.
+            width: hidden units in each layer.
+            feature_size: number of features; None takes the observation's size.
+        """
         features_key, forward_key = jax.random.split(key)
         size = feature_size or spec.obs_size
         self.features = InverseDynamics(spec, size, width, key=features_key)

@@ -82,6 +82,17 @@ class LBS(AbstractCuriosity):
         width: Count = 32,
         latent_size: Count | None = None,
     ) -> None:
+        """Build the networks.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            beta: weight of the KL in the loss; noise of normalised variance below it is ignored.
+            bonus: `kl`, or the ablations `mean` (distance of the means) and `kl+nll`.
+            posterior: what the posterior sees beside s′: the prior's `trunk`, or s and a in `full`.
+            width: hidden units in each layer.
+            latent_size: number of latents; None takes the observation's size.
+        """
         keys = jax.random.split(key, 5)
         seen = spec.obs_size + spec.action.size
         latents = latent_size or spec.obs_size

@@ -75,6 +75,20 @@ class NGU(AbstractCuriosity):
         modulation_limit: Positive = 5.0,
         clip: Positive = 5.0,
     ) -> None:
+        """Build the networks.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            count: pay episodic novelty; without it the bonus is the distillation error alone.
+            width: hidden units in each layer.
+            feature_size: size of the embedding, and outputs of the distilled network.
+            capacity: embeddings remembered within an episode; None takes the task's horizon.
+            neighbours: k of the pseudo-count.
+            kernel_epsilon: ε of the pseudo-count's kernel.
+            modulation_limit: L, the largest factor that lifelong novelty may contribute.
+            clip: bound of the normalised observation in the distilled network.
+        """
         embedding_key, distillation_key = jax.random.split(key)
         self.embedding = InverseDynamics(spec, feature_size, width, key=embedding_key)
         self.distillation = Distillation(

@@ -63,6 +63,20 @@ class RIDE(AbstractCuriosity):
         neighbours: Count = 10,
         kernel_epsilon: Positive = 1e-3,
     ) -> None:
+        """Build the networks.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            count: divide by the episodic pseudo-count.
+            forward_weight: weight of the forward loss.
+            inverse_weight: weight of the inverse loss.
+            width: hidden units in each layer.
+            feature_size: number of features; None takes the observation's size.
+            capacity: states remembered within an episode; None takes the task's horizon.
+            neighbours: k of the pseudo-count.
+            kernel_epsilon: ε of the pseudo-count's kernel.
+        """
         features_key, forward_key = jax.random.split(key)
         size = feature_size or spec.obs_size
         self.features = InverseDynamics(spec, size, width, key=features_key)

@@ -49,6 +49,16 @@ class RND(AbstractCuriosity):
         feature_size: Count = 32,
         clip: Positive = 5.0,
     ) -> None:
+        """Build the networks.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            target: the frozen network: `mlp`, or one `linear` layer.
+            width: hidden units in each layer.
+            feature_size: outputs of target and predictor.
+            clip: bound of the normalised observation.
+        """
         self.distillation = Distillation(
             spec, size=feature_size, width=width, linear_target=target == "linear", clip=clip, key=key
         )

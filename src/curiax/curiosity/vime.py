@@ -91,6 +91,18 @@ class VIME(AbstractCuriosity):
         prior_weight: NonNegative = 1 / 2048,
         width: Count = 32,
     ) -> None:
+        """Build the network.
+
+        Args:
+            spec: the task's spaces.
+            key: draws the parameters.
+            step_size: λ of the gradient step whose gain is paid.
+            likelihood_std: deviation of the predicted next observation.
+            initial_std: deviation of every weight before training.
+            prior_std: deviation of the weights' prior.
+            prior_weight: weight of KL[q ‖ prior] in the loss of one transition.
+            width: hidden units in each layer.
+        """
         sizes = [spec.obs_size + spec.action.size, width, width, spec.obs_size]
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(

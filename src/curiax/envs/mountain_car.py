@@ -42,6 +42,11 @@ class MountainCar(AbstractTask):
     budget: ClassVar[int] = 102_400
 
     def __init__(self, *, horizon: Count = 100) -> None:
+        """Set up the task.
+
+        Args:
+            horizon: steps of one episode.
+        """
         low, high = (MIN_POSITION, -MAX_SPEED), (MAX_POSITION, MAX_SPEED)
         self.spec = Spec((2,), Box((-1.0,), (1.0,)), horizon, low, high)
         # The counts were searched for the paper's episode length; another length has other limits.

@@ -6,7 +6,7 @@ import abc
 import sys
 import time
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -81,10 +81,14 @@ class Bar(AbstractProgress):
     """A live bar with the current coverage."""
 
     def __init__(self, metric: str = "cells") -> None:
+        self._metric = metric
+        self._bar: Any = None
+        self._task: Any = None
+
+    def start(self, title: str, iterations: int, steps: int) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        self._metric = metric
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -94,15 +98,11 @@ class Bar(AbstractProgress):
             TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
         )
-        self._task = None
-
-    def start(self, title: str, iterations: int, steps: int) -> None:
         self._task = self._bar.add_task(title, total=iterations, note="compiling")
         self._bar.start()
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
-        if self._task is not None:
-            self._bar.update(self._task, completed=iteration, note=headline(latest, self._metric))
+        self._bar.update(self._task, completed=iteration, note=headline(latest, self._metric))
 
     def finish(self) -> None:
         self._bar.stop()

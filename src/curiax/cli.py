@@ -1,0 +1,466 @@
+"""The command line: run, reproduce, list, check, cite, doctor."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from ._errors import CuriaxError, UsageError, unknown
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .experiments.run import RunResult
+    from .experiments.spec import Plan
+
+OVERVIEW = f"""curiax {__version__}: curiosity-driven exploration in JAX
+
+usage: curiax COMMAND ...
+
+  run TASK --method M     train one method on one task, all seeds at once
+  reproduce SUITE         train a suite of methods and tasks; table and figure
+  list                    the methods, tasks, suites and presets
+  check module:Class      hold your own method or task to the contract
+  cite METHOD ...         BibTeX of the methods you used
+  doctor                  versions, devices, and which extras work
+
+curiax COMMAND --help says more. Start with: curiax run mountain-car --method lbs
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help"):
+        print(OVERVIEW, end="")
+        return 0
+    if args[0] in ("-V", "--version"):
+        print(f"curiax {__version__}")
+        return 0
+    try:
+        if args[0] not in COMMANDS:
+            raise unknown("command", args[0], COMMANDS)
+        return COMMANDS[args[0]](args[1:])
+    except CuriaxError as error:
+        print(f"curiax: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\ncuriax: interrupted; the unfinished run was not kept, finished runs are.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parse(kind: Any, args: Sequence[str], command: str, description: str) -> Any:
+    """Arguments as a dataclass; help and mistakes exit here, with code 0 and 2."""
+    import tyro
+
+    return tyro.cli(kind, args=list(args), prog=f"curiax {command}", description=description)
+
+
+def seeds_from(text: str) -> int | tuple[int, ...]:
+    """`8` is seeds 0 to 7; `0,1,5` and `2000-2031` are those seeds; `5,` is seed 5 alone."""
+    try:
+        if text.strip().isdigit():
+            return int(text)
+        chosen: list[int] = []
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            first, dash, last = part.partition("-")
+            chosen += range(int(first), int(last) + 1) if dash else [int(first)]
+        return tuple(chosen)
+    except ValueError:
+        raise UsageError(
+            f"--seeds {text!r}: give a number of seeds (8), a list (0,1,5) or a range (2000-2031)."
+        ) from None
+
+
+# --- run --------------------------------------------------------------------------------------------------
+
+
+def option(args: Sequence[str], name: str) -> str | None:
+    """The value of `--name VALUE` or `--name=VALUE`, before the full parser is built."""
+    for k, arg in enumerate(args):
+        if arg == f"--{name}":
+            return args[k + 1] if k + 1 < len(args) else None
+        if arg.startswith(f"--{name}="):
+            return arg.partition("=")[2]
+    return None
+
+
+def settings_class(title: str, build: Callable[..., Any], values: Mapping[str, Any]) -> type:
+    """A dataclass whose fields are a constructor's settings, with their types, help and values in force."""
+    import tyro
+
+    from ._settings import descriptions, signature
+
+    told = descriptions(build)
+    fields = []
+    for name, (kind, default) in signature(build).items():
+        value = values.get(name, default)
+        kind = type(value) if kind is Any else kind
+        fields.append((name, Annotated[kind, tyro.conf.arg(help=told.get(name, ""))], value))
+    return dataclasses.make_dataclass(title, fields, frozen=True)
+
+
+def run_class(plan: Plan) -> type:
+    """The arguments of `run` for this task, method and preset: what the preset says is the default."""
+    import tyro
+
+    from .experiments.presets import PRESETS
+    from .experiments.spec import GROUPS
+
+    def values(group: str) -> dict[str, Any]:
+        return {n.partition(".")[2]: v for n, v in plan.settings.items() if n.partition(".")[0] == group}
+
+    def arg(text: str, name: str | None = None) -> Any:
+        return tyro.conf.arg(help=text, name=name)
+
+    presets = "; ".join(f"{name}: {preset.summary}" for name, preset in PRESETS.items())
+    builders = {**GROUPS, "method": plan.method_entry.cls, "task": plan.task_entry.cls}
+    fields: list[tuple[str, Any, Any]] = [
+        (
+            "task",
+            Annotated[tyro.conf.Positional[str], arg("a task of `curiax list`, or module:Class")],
+            plan.task_entry.name,
+        ),
+        ("method", Annotated[str, arg("a method of `curiax list`, or module:Class")], plan.method_entry.name),
+        ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
+        ("steps", Annotated[int | None, arg("environment steps of each seed; None: the task's full budget")], None),
+        ("preset", Annotated[str, arg(presets)], plan.experiment.preset),
+        ("out", Annotated[Path | None, arg("folder for the results; None: a folder below runs/")], None),
+        ("json", Annotated[bool, arg("print the result as JSON")], False),
+        ("quiet", Annotated[bool, arg("show no progress")], False),
+    ]
+    for group, build in builders.items():
+        kind = settings_class(f"{group}_settings", build, values(group))
+        if dataclasses.fields(kind):
+            fields.append((f"{group}_settings", Annotated[kind, arg("", group)], kind()))
+    return dataclasses.make_dataclass("Run", fields, frozen=True)
+
+
+def command_run(args: list[str]) -> int:
+    """Train one method on one task."""
+    from .experiments.progress import for_terminal
+    from .experiments.reproduce import run_folder
+    from .experiments.run import run
+    from .experiments.spec import Experiment, resolve
+
+    asks_help = any(arg in ("-h", "--help") for arg in args)
+    if not args or args[0].startswith("-"):
+        if not asks_help:
+            raise UsageError("name the task first: curiax run TASK --method M (curiax list shows both).")
+        args = ["mountain-car", *args]
+    method = option(args, "method") or ("lbs" if asks_help else None)
+    if method is None:
+        raise UsageError(f"name a method: curiax run {args[0]} --method M (curiax list shows them).")
+    base = Experiment(args[0], method, preset=option(args, "preset") or "paper-code")
+    plan = resolve(base)
+    description = (
+        f"Train {method} on {args[0]}. Defaults below are those of this task, method and preset, so ask for help "
+        "again with another --method or --preset to see theirs."
+    )
+    said = parse(run_class(plan), args, "run", description)
+    # Only what was typed counts as said: the preset goes on deciding the rest (β follows --remote.mode).
+    typed = {arg.partition("=")[0].replace("_", "-").replace(".no-", ".") for arg in args}
+    changed = {}
+    for name in plan.settings:
+        group, _, key = name.partition(".")
+        if f"--{name.replace('_', '-')}" in typed:
+            changed[name] = getattr(getattr(said, f"{group}_settings"), key)
+    experiment = dataclasses.replace(base, seeds=seeds_from(said.seeds), steps=said.steps, settings=changed)
+    plan = resolve(experiment)
+    out = said.out or Path("runs") / run_folder(plan.task_entry.name, plan)
+    progress = for_terminal(plan.setup.loop.coverage, quiet=said.quiet or said.json)
+    result = run(experiment, out, progress=progress)
+    print(json.dumps(run_summary(result), indent=2) if said.json else run_text(result, said.steps))
+    return 0
+
+
+def run_summary(result: RunResult) -> dict[str, Any]:
+    """A finished run for machines."""
+    from .report.table import interval
+
+    coverage = sorted(name for name in result.metrics.columns if name.startswith(("coverage/", "reachable/")))
+    final = {name: list(result.final(name).values()) for name in coverage}
+    return {
+        "task": result.plan.task_entry.name,
+        "method": result.plan.method_entry.name,
+        "preset": result.plan.experiment.preset,
+        "seeds": list(result.plan.seeds),
+        "steps": result.plan.steps,
+        "run_id": result.plan.run_id,
+        "path": str(result.path),
+        "reused": result.reused,
+        "seconds": result.manifest["seconds"],
+        "final": {
+            name: {"mean": sum(values) / len(values), "interval": interval(values), "values": values}
+            for name, values in final.items()
+        },
+    }
+
+
+def run_text(result: RunResult, asked: int | None) -> str:
+    """A finished run for people."""
+    data = run_summary(result)
+    lines = [
+        f"{data['method']} on {data['task']} ({data['preset']}): {len(data['seeds'])} seeds x {data['steps']:,} steps"
+    ]
+    if asked is not None and asked != data["steps"]:
+        lines.append(f"  {asked:,} steps asked for; whole rollouts make {data['steps']:,}")
+    for grid in result.plan.setup.task.grids:
+        found = data["final"][f"coverage/{grid.name}"]
+        band = found["interval"]
+        text = f"  coverage ({grid.name:5s}) {found['mean']:5.1f} %"
+        text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else "  (one seed: no interval)"
+        share = data["final"].get(f"reachable/{grid.name}")
+        lines.append(text + (f", {share['mean']:.1f} % of the {grid.reachable} reachable" if share else ""))
+    if not result.plan.setup.task.grids:
+        lines.append("  this task counts no cells; see the metrics table")
+    seconds = data["seconds"]
+    lines.append(
+        "  already finished before, read from its folder"
+        if data["reused"]
+        else f"  {seconds['compile']:.1f} s to compile, {seconds['train']:.1f} s to train"
+    )
+    return "\n".join([*lines, f"  {data['path']}"])
+
+
+# --- reproduce --------------------------------------------------------------------------------------------
+
+
+def reproduce_class() -> type:
+    """The arguments of `reproduce`."""
+    import tyro
+
+    def arg(text: str) -> Any:
+        return tyro.conf.arg(help=text)
+
+    fields = [
+        ("suite", Annotated[tyro.conf.Positional[str], arg("a suite of `curiax list`")]),
+        ("methods", Annotated[tuple[str, ...], arg("these methods instead of the suite's; module:Class too")], ()),
+        ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
+        ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
+        ("preset", Annotated[str, arg("paper-code, paper-text, clean or curiax")], "paper-code"),
+        ("out", Annotated[Path | None, arg("folder for runs, table and figure; None: runs/SUITE")], None),
+        ("json", Annotated[bool, arg("print the table as JSON")], False),
+        ("quiet", Annotated[bool, arg("show no progress")], False),
+    ]
+    return dataclasses.make_dataclass("Reproduce", fields, frozen=True)
+
+
+def command_reproduce(args: list[str]) -> int:
+    """Train a suite and show its table and figure."""
+    from .experiments.progress import for_terminal
+    from .experiments.reproduce import experiments, train_suite
+    from .experiments.spec import resolve
+    from .experiments.suites import find_suite
+    from .report.figures import coverage_curves
+    from .report.table import as_json, pivot, rows
+
+    text = "Train every method of a suite on every task of it, all seeds at once; finished runs are reused."
+    said = parse(reproduce_class(), args, "reproduce", text)
+    suite = find_suite(said.suite)
+    chosen = experiments(
+        suite, methods=said.methods or None, seeds=seeds_from(said.seeds), steps=said.steps, preset=said.preset
+    )
+    coverage = resolve(chosen[0]).setup.loop.coverage
+    out = said.out or Path("runs") / suite.name
+    results = train_suite(chosen, out, for_terminal(coverage, quiet=said.quiet or said.json))
+    metric = f"coverage/{coverage}"
+    table = rows(results, metric)
+    (out / "table.json").write_text(json.dumps({"suite": suite.name, "rows": as_json(table)}, indent=2) + "\n")
+    figures = [out / "coverage.png", out / "coverage.svg"]
+    coverage_curves(results, metric, suite.title, figures)
+    if said.json:
+        print(json.dumps({"suite": suite.name, "rows": as_json(table), "figures": [str(f) for f in figures]}, indent=2))
+        return 0
+    methods = list(said.methods or suite.methods)
+    print_table(
+        suite.title,
+        ["method", *suite.tasks, *(["change"] * (len(suite.tasks) - 1))],
+        pivot(table, suite.tasks, methods),
+    )
+    seeds = len(results[0].plan.seeds)
+    partition = {"cells": "the paper's cells", "bins": "honest bins"}[coverage]
+    print(f"coverage in {partition} (%), mean of {seeds} seeds [95 % bootstrap interval]")
+    print(f"figure: {figures[0]}\ntable:  {out / 'table.json'}")
+    return 0
+
+
+def print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table for people."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for k, name in enumerate(header):
+        table.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
+    console = Console()
+    # Not a terminal: no folding to some assumed width.
+    (console if console.is_terminal else Console(width=200)).print(table)
+
+
+# --- list, check, cite, doctor ----------------------------------------------------------------------------
+
+
+def command_list(args: list[str]) -> int:
+    """What there is."""
+    from .experiments.presets import PRESETS
+    from .experiments.registry import METHODS, TASKS
+    from .experiments.suites import SUITES
+
+    kind = dataclasses.make_dataclass("List", [("json", bool, False)], frozen=True)
+    said = parse(kind, args, "list", "The methods, tasks, suites and presets; --json for machines.")
+    if said.json:
+        print(
+            json.dumps(
+                {"methods": list(METHODS), "tasks": list(TASKS), "suites": list(SUITES), "presets": list(PRESETS)}
+            )
+        )
+        return 0
+    for title, entries in (("methods", METHODS), ("tasks", TASKS), ("suites", SUITES), ("presets", PRESETS)):
+        print(title)
+        for name, entry in entries.items():
+            print(f"  {name:22s} {entry.summary}")
+    return 0
+
+
+def command_check(args: list[str]) -> int:
+    """Hold a method or task to the contract."""
+    import tyro
+
+    from .curiosity import AbstractCuriosity
+    from .envs import AbstractTask
+    from .experiments.registry import METHODS, TASKS, find_method, find_task, load_class
+    from .testing import method_checks, task_checks
+
+    field = (
+        "name",
+        Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="module:Class, or a name of `curiax list`")],
+    )
+    kind = dataclasses.make_dataclass("Check", [field], frozen=True)
+    said = parse(kind, args, "check", "Run the contract suite on a method or a task.")
+    if said.name in METHODS or said.name in TASKS:
+        cls: Any = (METHODS.get(said.name) or TASKS[said.name]).cls
+    else:
+        cls = load_class(said.name, "method or task", {**METHODS, **TASKS})
+    if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
+        checks = method_checks(find_method(cls).cls)
+    elif isinstance(cls, type) and issubclass(cls, AbstractTask):
+        checks = task_checks(find_task(cls).cls)
+    else:
+        raise UsageError(f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask.")
+    passed = 0
+    try:
+        for sentence, check in checks:
+            check()
+            passed += 1
+            print(f"  ok    {sentence}", flush=True)
+    except CuriaxError as error:
+        print(f"  FAIL  {error}\n{said.name}: {passed} checks passed, then one failed")
+        return 1
+    print(f"{said.name}: all {passed} checks passed")
+    return 0
+
+
+def command_cite(args: list[str]) -> int:
+    """BibTeX of methods."""
+    import tyro
+
+    from .experiments.registry import find_method
+
+    field = ("methods", Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(help="names of `curiax list`")])
+    kind = dataclasses.make_dataclass("Cite", [field], frozen=True)
+    said = parse(kind, args, "cite", "BibTeX of the methods you used.")
+    if not said.methods:
+        raise UsageError("name the methods to cite: curiax cite lbs icm.")
+    found = [(name, find_method(name).cls.bibtex) for name in said.methods]
+    for name, text in found:
+        if not text:
+            print(f"% {name}: nothing to cite")
+    print("\n\n".join(dict.fromkeys(text for _, text in found if text)))
+    return 0
+
+
+#: Extra → a module that must import for it to work.
+EXTRAS = {
+    "mujoco": "mujoco",
+    "atari": "ale_py",
+    "mario": "nes_py",
+    "dmc": "dm_control",
+    "sb3": "stable_baselines3",
+    "ray": "ray",
+}
+
+
+def command_doctor(args: list[str]) -> int:
+    """Versions, devices, extras."""
+    import importlib
+    import importlib.metadata
+    import platform
+
+    kind = dataclasses.make_dataclass("Doctor", [("json", bool, False)], frozen=True)
+    said = parse(kind, args, "doctor", "Versions, devices and which extras work.")
+    import jax
+
+    from .experiments.run import PACKAGES
+    from .train import devices
+
+    devices.prepare()
+    extras = {}
+    for extra, module in EXTRAS.items():
+        try:
+            importlib.import_module(module)
+            extras[extra] = "works"
+        except ImportError:
+            extras[extra] = f"missing: pip install 'curiax[{extra}]'"
+        except Exception as error:
+            extras[extra] = f"broken: {type(error).__name__}: {error}"
+    found = jax.devices()
+    extras["cuda"] = (
+        "works" if found[0].platform == "gpu" else "no GPU seen: pip install 'curiax[cuda]' on a GPU machine"
+    )
+    data = {
+        "curiax": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "devices": [str(device) for device in found],
+        "cores": devices.cpu_cores(),
+        "compilation_cache": jax.config.jax_compilation_cache_dir,  # pyright: ignore[reportAttributeAccessIssue]
+        "extras": extras,
+    }
+    if said.json:
+        print(json.dumps(data, indent=2))
+        return 0
+    for name, value in data.items():
+        if isinstance(value, dict):
+            print(name)
+            for key, text in value.items():
+                print(f"  {key:12s} {text}")
+        else:
+            print(f"{name:18s} {', '.join(value) if isinstance(value, list) else value}")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "run": command_run,
+    "reproduce": command_reproduce,
+    "list": command_list,
+    "check": command_check,
+    "cite": command_cite,
+    "doctor": command_doctor,
+}
+
+
+def script() -> None:
+    """The `curiax` command."""
+    sys.exit(main())

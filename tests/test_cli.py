@@ -1,0 +1,202 @@
+"""The command line as a user meets it: exit codes, messages, JSON, files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from curiax.cli import main, option, seeds_from
+from curiax.experiments.registry import METHODS, TASKS
+
+QUICK = ["--seeds", "2", "--steps", "512", "--loop.rollout", "128"]
+
+
+def call(*args: str) -> int:
+    """The exit code, whether returned or raised by the argument parser."""
+    try:
+        return main(list(args))
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_overview_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 0
+    assert "curiax run mountain-car --method lbs" in capsys.readouterr().out
+    assert call("--version") == 0
+    assert capsys.readouterr().out.startswith("curiax 0.")
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["methods"] == list(METHODS)
+    assert data["tasks"] == list(TASKS)
+    assert data["suites"] == ["noisy-tv"]
+    assert call("list") == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in (*METHODS, *TASKS))
+
+
+def test_help_shows_every_setting_with_the_presets_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", "mountain-car-frozen", "--method", "lbs", "--preset", "curiax", "--help") == 0
+    text = capsys.readouterr().out
+    for flag in (
+        "--ppo.clip",
+        "--learner.epochs",
+        "--loop.rollout",
+        "--method.beta",
+        "--task.horizon",
+        "--remote.mode",
+    ):
+        assert flag in text
+    squeezed = " ".join(text.replace("│", " ").split())
+    assert "between updates. (default: 512)" in squeezed
+    assert "variance below it is ignored. (default: 2.0)" in squeezed
+
+
+def test_run_writes_prints_and_reuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", "mountain-car", "--method", "random", *QUICK, "--out", "here") == 0
+    captured = capsys.readouterr()
+    assert "coverage (cells)" in captured.out
+    assert "95 % interval" in captured.out
+    assert "step 512 of 512" in captured.err
+    assert sorted(p.name for p in Path("here").iterdir()) == ["manifest.json", "metrics.parquet"]
+    assert call("run", "mountain-car", "--method", "random", *QUICK, "--out", "here", "--json") == 0
+    captured = capsys.readouterr()
+    data = json.loads(captured.out)
+    assert captured.err == ""
+    assert data["reused"] is True
+    assert len(data["final"]["coverage/cells"]["values"]) == 2
+
+
+def test_run_has_a_folder_of_its_own_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", "mountain-car", "--method", "random", *QUICK, "--seeds", "1", "--quiet") == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "one seed: no interval" in captured.out
+    (folder,) = Path("runs").iterdir()
+    assert folder.name.startswith("mountain-car_random_")
+
+
+def test_settings_on_the_command_line_reach_the_run() -> None:
+    args = ["--loop.no-normalise-obs", "--remote.mode", "frozen", "--task.horizon=50", "--remote.noise_dims", "2"]
+    assert call("run", "mountain-car", "--method", "random", *QUICK, *args, "--out", "x", "--quiet") == 0
+    manifest = json.loads(Path("x/manifest.json").read_text())
+    assert manifest["experiment"]["settings"] == {
+        "loop.rollout": 128,
+        "loop.normalise_obs": False,
+        "remote.mode": "frozen",
+        "remote.noise_dims": 2,
+        "task.horizon": 50,
+    }
+
+
+def test_seeds() -> None:
+    assert seeds_from("8") == 8
+    assert seeds_from("0,1,5") == (0, 1, 5)
+    assert seeds_from("5,") == (5,)
+    assert seeds_from("2000-2003,7") == (2000, 2001, 2002, 2003, 7)
+    assert option(["a", "--method=lbs"], "method") == "lbs"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("rum", 2, "unknown command 'rum'. Did you mean 'run'"),
+        ("run", 2, "name the task first"),
+        ("run --method lbs", 2, "name the task first"),
+        ("run mountain-car", 2, "name a method"),
+        ("run mountain-cart --method lbs", 2, "Did you mean 'mountain-car'"),
+        ("run mountain-car --method lsb", 2, "Did you mean 'lbs'"),
+        ("run mountain-car --method lbs --seeds many", 2, "give a number of seeds (8), a list"),
+        ("run mountain-car --method lbs --seeds 3,3", 2, "repeats a seed"),
+        ("run mountain-car --method lbs --method.beta -1", 2, "must be greater than or equal to 0"),
+        ("run mountain-car --method lbs --method.beta x", 2, "could not convert string to float"),
+        ("run mountain-car --method lbs --method.betta 1", 2, "--method.beta"),
+        ("run mountain-car --method lbs --loop.successor rset", 2, "invalid choice"),
+        ("run mountain-car --method lbs --steps 10", 2, "less than one rollout"),
+        ("run mountain-car --method random --out /proc/nowhere", 2, "cannot write to"),
+        ("reproduce noisytv", 2, "Did you mean 'noisy-tv'"),
+        ("reproduce noisy-tv --methods lbs lbz", 2, "Did you mean 'lbs'"),
+        ("cite", 2, "name the methods"),
+        ("cite ibs", 2, "Did you mean 'lbs'"),
+        ("check nowhere:Nothing", 2, "no module 'nowhere'"),
+        ("check json:JSONDecoder", 2, "neither a curiax.AbstractCuriosity nor a curiax.AbstractTask"),
+    ],
+)
+def test_wrong_usage(line: str, code: int, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert call(*line.split()) == code
+    captured = capsys.readouterr()
+    text = " ".join((captured.err + captured.out).replace("│", " ").split())
+    assert message in text
+    assert "Traceback" not in text
+    assert len(text.splitlines()) < 25
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cite(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("cite", "lbs", "lbs-mean", "ngu", "random") == 0
+    text = capsys.readouterr().out
+    assert text.count("@inproceedings") == 2
+    assert "mazzaglia2022curiosity" in text
+    assert "% random: nothing to cite" in text
+    for name in METHODS:
+        assert call("cite", name) == 0
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("doctor", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert set(data["extras"]) == {"mujoco", "atari", "mario", "dmc", "sb3", "ray", "cuda"}
+    assert data["packages"]["jax"]
+    assert call("doctor") == 0
+    assert "devices" in capsys.readouterr().out
+
+
+def test_check_says_what_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text(
+        "import jax.numpy as jnp, curiax\n"
+        "class Leaky(curiax.AbstractCuriosity):\n"
+        "    'Pays more to invalid steps than it should: nothing.'\n"
+        "    nonnegative = True\n"
+        "    def __init__(self, spec, *, key): pass\n"
+        "    def reward(self, memory, t, *, key): return memory, jnp.sum(t.obs)\n"
+        "    def loss(self, t, *, draw): return jnp.zeros(()), {}\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    assert call("check", "mine:Leaky") == 1
+    text = capsys.readouterr().out
+    assert "FAIL" in text
+    assert "says its bonus is never negative" in text
+
+
+def test_reproduce_makes_table_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "4096", "--seeds", "3", "--out", "suite"]
+    assert call(*line, "--quiet") == 0
+    text = capsys.readouterr().out
+    assert "mountain-car-frozen" in text
+    assert "suite/coverage.png" in text
+    table = json.loads(Path("suite/table.json").read_text())
+    assert [row["task"] for row in table["rows"]] == ["mountain-car", "mountain-car-frozen"]
+    assert Path("suite/coverage.png").stat().st_size > 10_000
+    before = Path("suite/coverage.svg").read_bytes()
+    assert call(*line, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == table["rows"]
+    assert Path("suite/coverage.svg").read_bytes() == before
+
+
+def test_the_installed_command_works() -> None:
+    found = Path(sys.executable).parent / "curiax"
+    done = subprocess.run([found, "run", "nowhere", "--method", "lbs"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("curiax: unknown task 'nowhere'")
+    assert "Traceback" not in done.stderr

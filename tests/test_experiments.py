@@ -1,0 +1,234 @@
+"""Experiments as data: presets, settings, names, identities, and the errors for bad ones."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import curiax
+from curiax._errors import ContractError, UsageError
+from curiax.curiosity import LBS
+from curiax.experiments.presets import PRESETS
+from curiax.experiments.registry import METHODS, TASKS, find_method
+from curiax.experiments.spec import Experiment, resolve, seed_list
+
+
+def settings_of(preset: str, task: str = "mountain-car", method: str = "lbs", **said: Any) -> dict[str, Any]:
+    return dict(resolve(Experiment(task, method, preset=preset, settings=said)).settings)
+
+
+def test_paper_code_is_the_released_code() -> None:
+    """Every number of the method cards' sections 2.2 to 2.6 for control tasks."""
+    s = settings_of("paper-code")
+    expected = {
+        "ppo.learning_rate": 3e-4,
+        "ppo.adam_epsilon": 1e-5,
+        "ppo.max_gradient_norm": 0.5,
+        "ppo.epochs": 10,
+        "ppo.minibatch_size": 64,
+        "ppo.discount": 0.99,
+        "ppo.trace": 0.95,
+        "ppo.clip": 0.2,
+        "ppo.value_weight": 0.5,
+        "ppo.entropy_weight": 0.01,
+        "ppo.entropy_reduction": "mean",
+        "ppo.episode_ends": "ignore",
+        "ppo.width": 64,
+        "learner.learning_rate": 3e-4,
+        "learner.adam_epsilon": 1e-8,
+        "learner.max_gradient_norm": None,
+        "learner.epochs": 10,
+        "learner.clip": 3.0,
+        "learner.clip_order": "before",
+        "loop.envs": 1,
+        "loop.rollout": 2048,
+        "loop.successor": "reset",
+        "loop.model_action": "sampled",
+        "loop.extrinsic_weight": 0.0,
+        "loop.intrinsic_weight": 1.0,
+        "loop.obs_clip": 10.0,
+        "loop.obs_epsilon": 1e-8,
+        "loop.coverage": "cells",
+        "method.beta": 0.1,
+        "method.posterior": "trunk",
+        "method.width": 32,
+        "task.horizon": 100,
+    }
+    assert {name: s[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        (
+            "paper-text",
+            {
+                "ppo.entropy_weight": 0.001,
+                "learner.clip_order": "after",
+                "loop.coverage": "bins",
+                "method.posterior": "full",
+            },
+        ),
+        ("clean", {"loop.successor": "true", "ppo.episode_ends": "bootstrap", "loop.coverage": "bins"}),
+        (
+            "curiax",
+            {
+                "loop.rollout": 512,
+                "ppo.episode_ends": "bootstrap",
+                "loop.model_action": "executed",
+                "method.beta": 2.0,
+            },
+        ),
+    ],
+)
+def test_presets_change_what_they_say_and_nothing_else(preset: str, changes: dict[str, Any]) -> None:
+    base, changed = settings_of("paper-code"), settings_of(preset)
+    assert {name: value for name, value in changed.items() if base[name] != value} == changes
+
+
+def test_beta_follows_the_noise() -> None:
+    for preset, (quiet, noisy) in {name: p.beta for name, p in PRESETS.items()}.items():
+        assert settings_of(preset)["method.beta"] == quiet
+        assert settings_of(preset, "mountain-car-frozen")["method.beta"] == noisy
+        assert settings_of(preset, **{"remote.mode": "evolving"})["method.beta"] == noisy
+        assert settings_of(preset, "mountain-car-frozen", **{"method.beta": 0.1})["method.beta"] == 0.1
+
+
+def test_ablations_and_plain_methods() -> None:
+    assert settings_of("paper-code", method="lbs-mean")["method.bonus"] == "mean"
+    assert settings_of("paper-code", method="lbs-nll")["method.bonus"] == "kl+nll"
+    assert settings_of("paper-code", method="ride-no-count")["method.count"] is False
+    none = settings_of("paper-code", method="none")
+    assert (none["loop.extrinsic_weight"], none["loop.intrinsic_weight"]) == (1.0, 0.0)
+
+
+def test_full_runs_have_the_papers_length() -> None:
+    assert resolve(Experiment("mountain-car", "lbs")).iterations == 50
+    assert resolve(Experiment("mountain-car", "lbs", preset="curiax")).iterations == 200
+    plan = resolve(Experiment("mountain-car", "lbs", steps=10_000))
+    assert (plan.steps, plan.iterations) == (8192, 4)
+
+
+def test_chunks_divide_the_run() -> None:
+    for steps in (2048, 2048 * 50, 2048 * 123, 2048 * 245):
+        plan = resolve(Experiment("mountain-car", "lbs", steps=steps))
+        assert plan.iterations % plan.chunk == 0
+
+
+def test_json_round_trip_and_identity() -> None:
+    first = Experiment("mountain-car", "lbs", seeds=(0, 1, 5), preset="clean", settings={"method.beta": 2})
+    again = Experiment.from_json(json.loads(json.dumps(first.as_json())))
+    assert resolve(again).run_id == resolve(first).run_id
+    others = [
+        Experiment("mountain-car", "lbs", seeds=(0, 1), preset="clean", settings={"method.beta": 2}),
+        Experiment("mountain-car", "lbs", seeds=(0, 1, 5), preset="clean"),
+        Experiment("mountain-car-frozen", "lbs", seeds=(0, 1, 5), preset="clean", settings={"method.beta": 2}),
+    ]
+    assert len({resolve(e).run_id for e in [first, *others]}) == 4
+
+
+def test_seeds() -> None:
+    assert seed_list(3) == (0, 1, 2)
+    assert seed_list([5, 0]) == (5, 0)
+    for bad in (0, -1, [], [1, 1], [-1], [2**32], [True], True):
+        with pytest.raises(UsageError, match="seed"):
+            seed_list(bad)  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": "montain-car"}, "unknown task 'montain-car'.*mountain-car"),
+        ({"method": "isc"}, "unknown method"),
+        ({"method": "lbss"}, "Did you mean 'lbs'"),
+        ({"preset": "paper"}, "unknown preset 'paper'. Did you mean 'paper-"),
+        ({"settings": {"ppo.clipp": 0.1}}, "unknown setting of ppo 'clipp'. Did you mean 'clip'"),
+        ({"settings": {"pppo.clip": 0.1}}, "unknown group of settings 'pppo'. Did you mean 'ppo'"),
+        ({"settings": {"clip": 0.1}}, "unknown setting 'clip'"),
+        ({"settings": {"ppo.clip": "much"}}, "ppo.clip = 'much': must be a valid number"),
+        ({"settings": {"ppo.clip": -0.1}}, "ppo.clip = -0.1: must be greater than 0"),
+        ({"settings": {"ppo.discount": 1.0}}, "ppo.discount = 1.0: must be less than 1"),
+        ({"settings": {"loop.rollout": 2.5}}, "loop.rollout = 2.5"),
+        ({"settings": {"loop.successor": "rest"}}, "loop.successor = 'rest': must be 'reset', 'true' or 'drop'"),
+        ({"settings": {"learner.learning_rate": float("nan")}}, "must be a finite number"),
+        ({"settings": {"method.beat": 1.0}}, "unknown setting of method 'beat'. Did you mean 'beta'"),
+        ({"settings": {"task.horizon": 0}}, "task.horizon = 0: must be greater than or equal to 1"),
+        ({"method": "random", "settings": {"method.beta": 1.0}}, "method has no settings"),
+        ({"steps": 100}, "steps = 100 is less than one rollout of 2048 steps"),
+        ({"steps": 0}, "steps = 0: must be a positive whole number"),
+        ({"settings": {"ppo.minibatch_size": 4096}}, "ppo.minibatch_size = 4096 exceeds the 2048 samples"),
+        ({"settings": {"loop.intrinsic_weight": 0.0}}, "both 0"),
+        ({"task": "nowhere:Task"}, "no module 'nowhere'"),
+        ({"task": "json:JSONDecoder"}, "not a subclass of curiax.AbstractTask"),
+        ({"method": "curiax:AbstractCuriosity"}, "does not define loss, reward"),
+        ({"method": "my/file.py:Mine"}, "name a module, not a file: my.file:Mine"),
+        ({"method": "curiax.testing:NoisyArn"}, "Did you mean 'NoisyArm'"),
+    ],
+)
+def test_bad_requests_are_refused_with_a_remedy(change: dict[str, Any], message: str) -> None:
+    request = {"task": "mountain-car", "method": "lbs", **change}
+    with pytest.raises(UsageError, match=message):
+        resolve(Experiment(**request))
+
+
+BROKEN = """
+    import jax.numpy as jnp
+    import curiax
+
+    class Method(curiax.AbstractCuriosity):
+        '''A method.'''
+        def __init__(self, spec, *, key, size: int = 3): {init}
+        def reward(self, memory, t, *, key): {reward}
+        def loss(self, t, *, draw): {loss}
+"""
+
+
+def broken(folder: Path, name: str, **parts: str) -> str:
+    """A module with one method, wrong in the parts given."""
+    right = {"init": "pass", "reward": "return memory, jnp.sum(t.obs)", "loss": "return jnp.sum(t.obs), {}"}
+    (folder / f"{name}.py").write_text(textwrap.dedent(BROKEN).format(**{**right, **parts}))
+    return f"{name}:Method"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "message"),
+    [
+        ("vector_bonus", {"reward": "return memory, t.obs"}, r"bonus of .* must be float32\[\], not float32\[2\]"),
+        ("no_pair", {"reward": "return jnp.sum(t.obs)"}, r"reward\(\) must return \(memory, bonus\)"),
+        ("raises", {"reward": "return memory, t.nothing"}, r"reward\(\) failed: AttributeError"),
+        ("whole_number", {"reward": "return memory, jnp.zeros((), int)"}, "must be float32"),
+        ("new_memory", {"reward": "return jnp.zeros(2), jnp.sum(t.obs)"}, "changes its structure"),
+        ("bad_terms", {"loss": "return jnp.sum(t.obs), 3"}, "terms of .* must be a dict"),
+        ("bad_loss", {"loss": "return t.obs, {}"}, "loss of .* must be float32"),
+        ("bad_init", {"init": "raise ValueError('no such size')"}, "constructing .* failed: ValueError: no such size"),
+    ],
+)
+def test_a_method_that_breaks_the_contract_is_refused_before_compilation(
+    name: str, parts: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    out = tmp_path / "out"
+    with pytest.raises(ContractError, match=message):
+        curiax.run(Experiment("mountain-car", broken(tmp_path, name, **parts)), out)
+    assert not out.exists()
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_users_classes_are_found_by_name_and_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plan = resolve(Experiment("mountain-car", broken(tmp_path, "fine"), settings={"method.size": 5}))
+    assert plan.settings["method.size"] == 5
+    assert plan.method_entry.name == "fine:Method"
+    assert find_method(LBS).cls is LBS
+
+
+def test_every_registered_name_resolves() -> None:
+    for task in TASKS:
+        for method in METHODS:
+            assert resolve(Experiment(task, method)).iterations == 50

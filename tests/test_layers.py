@@ -1,0 +1,62 @@
+"""The folder tree is the architecture: who may import whom, what is light, what is never there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import curiax
+
+ROOT = Path(curiax.__file__).parent
+#: Lower layers first; a package imports only from layers below its own, or from itself.
+LAYERS = [
+    {"_errors", "_types", "_tree", "_stats", "_dist", "_settings", "_version", "nn"},
+    {"curiosity", "envs"},
+    {"agents", "_contract"},
+    {"train"},
+    {"experiments", "testing"},
+    {"report", "integrations"},
+    {"cli", "__init__"},
+]
+
+
+def imports(file: Path) -> set[str]:
+    """The packages of Curiax that a file imports."""
+    found = set()
+    depth = len(file.relative_to(ROOT).parts)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            found |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+    return found
+
+
+def test_layers() -> None:
+    level = {name: k for k, names in enumerate(LAYERS) for name in names}
+    for file in ROOT.rglob("*.py"):
+        own = file.relative_to(ROOT).parts[0].removesuffix(".py")
+        for other in imports(file) - {own}:
+            assert level[other] <= level[own], f"{file.relative_to(ROOT)} imports {other}, which lies above it"
+    assert not imports(ROOT / "curiosity" / "learner.py") & {"envs", "agents", "train"}
+
+
+def test_curiosity_stands_alone() -> None:
+    for file in (ROOT / "curiosity").glob("*.py"):
+        assert not imports(file) & {"envs", "agents", "train", "experiments"}, file.name
+
+
+def test_import_is_light() -> None:
+    """`import curiax` pulls in nothing that only some users need."""
+    heavy = ["torch", "matplotlib", "polars", "mujoco", "pydantic", "tyro", "rich.progress", "pandas"]
+    code = f"import sys, curiax; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_pickle() -> None:
+    for file in ROOT.rglob("*.py"):
+        text = file.read_text()
+        assert not [
+            word for word in ("pickle", "eval(", "exec(", "yaml.load") if word in text.replace("filter_eval(", "")
+        ], file

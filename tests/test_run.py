@@ -1,0 +1,196 @@
+"""Running an experiment: what is written, when, and what happens when something goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+
+import curiax
+from curiax._errors import NonFiniteError, OutputError
+from curiax.experiments.run import run
+from curiax.experiments.spec import Experiment
+
+SMALL = {
+    "loop.rollout": 128,
+    "ppo.minibatch_size": 64,
+    "ppo.epochs": 2,
+    "learner.minibatch_size": 64,
+    "learner.epochs": 2,
+}
+QUICK = Experiment("mountain-car", "random", seeds=(0, 4, 7), steps=512, settings=SMALL)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "run"
+    experiment = Experiment("mountain-car", "lbs", seeds=(0, 5, 3), steps=512, settings=SMALL)
+    result = run(experiment, out)
+    assert sorted(contents(out)) == ["manifest.json", "metrics.parquet"]
+    assert [p.name for p in out.parent.iterdir()] == ["run"]
+
+    table = pl.read_parquet(out / "metrics.parquet")
+    assert table.equals(result.metrics)
+    assert table.select("seed", "iteration", "step").rows() == [
+        (seed, k, 128 * (k + 1)) for seed in (0, 5, 3) for k in range(4)
+    ]
+    expected = {
+        *(f"{what}/{grid}" for what in ("coverage", "reachable", "occupancy") for grid in ("cells", "bins")),
+        *(f"bonus/{name}" for name in ("mean", "median", "std", "max", "border_share", "scale", "paid_mean")),
+        *(f"policy/{name}" for name in ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")),
+        *(f"policy/{name}" for name in ("explained_variance", "value_mean", "advantage_std", "action_std")),
+        *(f"model/{name}" for name in ("loss", "kl", "posterior_entropy", "cross_entropy", "reconstruction")),
+        "reward/extrinsic_mean",
+        "reward/episodes_ended",
+    }
+    assert set(table.columns) - {"seed", "iteration", "step"} == expected
+    for name in set(table.columns) - {"occupancy/cells", "occupancy/bins"}:
+        assert np.isfinite(table[name].to_numpy()).all(), name
+
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["experiment"] == experiment.as_json()
+    assert manifest["identity"]["settings"]["ppo.clip"] == 0.2
+    assert manifest["versions"]["jax"] == jax.__version__
+    assert set(manifest["seconds"]) == {"compile", "train"}
+    assert Experiment.from_json(manifest["experiment"]) == experiment
+
+
+def test_metrics_agree_with_each_other(tmp_path: Path) -> None:
+    """Coverage is the number of cells that occupancy has ever shown; KL splits into its two entropies."""
+    experiment = Experiment("mountain-car", "lbs", seeds=2, steps=512, settings=SMALL)
+    table = run(experiment).metrics
+    for grid, reachable in (("cells", 96), ("bins", 91)):
+        occupancy = np.stack(table[f"occupancy/{grid}"].to_list()).reshape(2, 4, -1)
+        assert (occupancy.sum(-1) == 128).all()
+        ever = (np.cumsum(occupancy, axis=1) > 0).sum(-1)
+        np.testing.assert_allclose(table[f"coverage/{grid}"].to_numpy().reshape(2, 4), ever)
+        share = table[f"reachable/{grid}"].to_numpy().reshape(2, 4)
+        np.testing.assert_allclose(share, 100 * ever / reachable, rtol=1e-5)
+    kl, entropy, cross = (table[f"model/{n}"].to_numpy() for n in ("kl", "posterior_entropy", "cross_entropy"))
+    np.testing.assert_allclose(kl, cross - entropy, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(kl, table["bonus/mean"].to_numpy(), rtol=1e-4)
+
+
+def test_a_finished_run_is_read_not_repeated(tmp_path: Path) -> None:
+    first = run(QUICK, tmp_path / "run")
+    before = contents(tmp_path / "run")
+    again = run(QUICK, tmp_path / "run")
+    assert (first.reused, again.reused) == (False, True)
+    assert again.metrics.equals(first.metrics)
+    assert contents(tmp_path / "run") == before
+
+
+def test_folders_that_are_not_free_are_refused_and_untouched(tmp_path: Path) -> None:
+    run(QUICK, tmp_path / "run")
+    before = contents(tmp_path / "run")
+    other = Experiment("mountain-car", "random", seeds=2, steps=512, settings=SMALL)
+    with pytest.raises(OutputError, match=r"another finished run.*seeds"):
+        run(other, tmp_path / "run")
+    assert contents(tmp_path / "run") == before
+
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("precious")
+    with pytest.raises(OutputError, match="not a Curiax run"):
+        run(QUICK, tmp_path / "foreign")
+    assert contents(tmp_path / "foreign") == {"thesis.tex": b"precious"}
+
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="is a file"):
+        run(QUICK, tmp_path / "file")
+    with pytest.raises(OutputError, match="cannot write to"):
+        run(QUICK, tmp_path / "file" / "below")
+    with pytest.raises(OutputError, match="cannot write to"):
+        run(QUICK, Path("/proc/nowhere/run"))
+
+    os.symlink(tmp_path / "gone", tmp_path / "link")
+    with pytest.raises(OutputError, match="link to nowhere"):
+        run(QUICK, tmp_path / "link")
+
+
+def test_an_empty_folder_is_welcome(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    run(QUICK, tmp_path / "run")
+    assert sorted(contents(tmp_path / "run")) == ["manifest.json", "metrics.parquet"]
+
+
+class Sick(curiax.AbstractCuriosity):
+    """Pays NaN from the second iteration on."""
+
+    weight: Any
+
+    def __init__(self, spec: curiax.Spec, *, key: curiax.PRNGKey, where: str = "bonus") -> None:
+        self.weight = jnp.ones(())
+
+    def reward(self, memory: Any, t: curiax.Transition, *, key: curiax.PRNGKey) -> Any:
+        return memory, jnp.where(self.weight == 1.0, 1.0, jnp.nan) + 0 * jnp.sum(t.obs)
+
+    def loss(self, t: curiax.Transition, *, draw: Any) -> Any:
+        return self.weight**2, {}
+
+
+class SickTask(curiax.AbstractTask):
+    """An observation that overflows after 200 steps of one episode."""
+
+    spec: curiax.Spec = eqx.field(static=True)
+    grids: tuple[curiax.Grid, ...] = eqx.field(static=True)
+
+    def __init__(self) -> None:
+        self.spec, self.grids = curiax.Spec((1,), curiax.Discrete(2)), ()
+
+    def reset(self, *, key: curiax.PRNGKey) -> Any:
+        return jnp.ones(1)
+
+    def step(self, state: Any, action: Any, *, key: curiax.PRNGKey) -> Any:
+        return state * 2.0, jnp.zeros(()), jnp.zeros((), bool)
+
+    def observe(self, state: Any) -> Any:
+        return state
+
+    def track(self, state: Any) -> Any:
+        return jnp.zeros(0)
+
+
+def test_nan_from_a_method_stops_the_run_and_names_it(tmp_path: Path) -> None:
+    experiment = Experiment("mountain-car", Sick, seeds=(3, 9), steps=512, settings=SMALL)
+    with pytest.raises(NonFiniteError, match=r"bonus of method '.*Sick'.*seed 3, iteration 1 \(steps 128 to 256\)"):
+        run(experiment, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_infinity_from_a_task_stops_the_run_and_names_it(tmp_path: Path) -> None:
+    settings = {**SMALL, "loop.normalise_obs": False}
+    experiment = Experiment(SickTask, "rnd", seeds=2, steps=512, settings=settings)
+    with pytest.raises(NonFiniteError, match=r"observations of task '.*SickTask'.*iteration [01]"):
+        run(experiment, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_experiment_gives_the_same_bits() -> None:
+    experiment = Experiment("mountain-car-frozen", "disagreement", seeds=3, steps=256, settings=SMALL)
+    assert run(experiment).metrics.equals(run(experiment).metrics)
+
+
+def test_replay_and_many_environments_and_scaling_switches() -> None:
+    settings = {
+        **SMALL,
+        "loop.envs": 3,
+        "loop.rollout": 64,
+        "learner.replay": 2,
+        "learner.clip_order": "after",
+        "ppo.entropy_reduction": "sum",
+        "learner.max_gradient_norm": 1.0,
+        "loop.successor": "drop",
+    }
+    result = run(Experiment("mountain-car-evolving", "vime", seeds=1, steps=64 * 3 * 3, settings=settings))
+    assert result.metrics.height == 3
