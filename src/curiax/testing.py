@@ -344,9 +344,13 @@ def task_finite(case: TaskCase) -> None:
 
 def task_repeatable(case: TaskCase) -> None:
     """The same key gives the same walk to the last bit; other keys give others."""
-    first, again, other = (case.walk(jax.random.key(seed)) for seed in (0, 0, 1))
-    demand(all(np.array_equal(a, b) for a, b in zip(first, again, strict=True)), f"{case.name} is not repeatable.")
-    demand(not np.array_equal(first[0], other[0]), f"{case.name} ignores its keys and actions: two walks are equal.")
+
+    def equal(a: tuple[Array, ...], b: tuple[Array, ...]) -> bool:
+        return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+    first, again, *others = (case.walk(jax.random.key(seed)) for seed in (0, 0, *range(1, 9)))
+    demand(equal(first, again), f"{case.name} is not repeatable.")
+    demand(not all(equal(first, other) for other in others), f"{case.name} ignores its keys and actions.")
 
 
 def task_vmap(case: TaskCase) -> None:
