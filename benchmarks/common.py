@@ -154,7 +154,7 @@ def start_facts() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
         "commit": git("rev-parse", "HEAD"),
-        "uncommitted_source": bool(git("status", "--porcelain", "--", "src")),
+        "uncommitted_source": git("status", "--porcelain", "--", "src"),
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load_before": [round(value, 2) for value in os.getloadavg()],

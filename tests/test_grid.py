@@ -69,11 +69,11 @@ def test_borders(point: tuple[float, float], cell: tuple[int, int], floor_bin: t
 
 def test_every_inner_border_in_both_precisions() -> None:
     """The k-th border, as the nearest float of either kind, ends cell k and begins bin k."""
-    exact = np.array([(-12 + 1.8 * k) / 10 for k in range(11)])
+    exact = [float(f"{-1.2 + 0.18 * k:.2f}") for k in range(11)]
     axis = Axis("x", -1.2, 0.6, 10)
     for wide, kind in ((False, np.float32), (True, np.float64)):
         with jax.enable_x64(wide):
-            points = jnp.asarray([[f"{x:.2f}"] for x in exact], kind)
+            points = jnp.asarray(exact, kind)[:, None]
             assert np.array_equal(Grid("c", (axis,), "ceil").index(points), np.arange(11))
             assert np.array_equal(Grid("b", (axis,), "floor").index(points), [*range(10), 9])
 

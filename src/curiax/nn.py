@@ -7,6 +7,7 @@ outside `jit` and `vmap`; `ensemble` replaces `vmap` over keys.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -20,11 +21,18 @@ from jaxtyping import Array, Float, Shaped
 from ._types import PRNGKey
 
 Activation = Callable[[Array], Array]
+Init = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
 Member = TypeVar("Member")
 
 
-def generator(key: PRNGKey) -> np.random.Generator:
-    """A NumPy stream that depends on nothing but the key."""
+#: What parameters are drawn from: a JAX key, or a stream made of one.
+Source = PRNGKey | np.random.Generator
+
+
+def generator(key: Source) -> np.random.Generator:
+    """A NumPy stream that depends on nothing but the key; a stream is passed on as it is."""
+    if isinstance(key, np.random.Generator):
+        return key
     if isinstance(key, Tracer):
         raise TypeError(
             "curiax.nn draws parameters on the host, so layers cannot be built under jit, vmap or eval_shape: "
@@ -39,7 +47,7 @@ def torch_uniform(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[
     return rng.uniform(-bound, bound, (inputs, outputs)), rng.uniform(-bound, bound, outputs)
 
 
-def orthogonal(gain: float) -> Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]:
+def orthogonal(gain: float) -> Init:
     """Orthogonal weight times `gain`, zero bias."""
 
     def draw(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,8 +70,8 @@ class Linear(eqx.Module):
         inputs: int,
         outputs: int,
         *,
-        key: PRNGKey,
-        init: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]] = torch_uniform,
+        key: Source,
+        init: Init = torch_uniform,
     ) -> None:
         weight, bias = init(generator(key), inputs, outputs)
         self.weight = jnp.asarray(weight, jnp.float32)
@@ -84,13 +92,13 @@ class MLP(eqx.Module):
         self,
         sizes: Sequence[int],
         *,
-        key: PRNGKey,
+        key: Source,
         activation: Activation = jax.nn.relu,
         activate_last: bool = False,
-        init: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]] = torch_uniform,
+        init: Init = torch_uniform,
     ) -> None:
-        keys = jax.random.split(key, len(sizes) - 1)
-        self.layers = tuple(Linear(i, o, key=k, init=init) for i, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True))
+        rng = generator(key)
+        self.layers = tuple(Linear(i, o, key=rng, init=init) for i, o in itertools.pairwise(sizes))
         self.activation = activation
         self.activate_last = activate_last
 
@@ -101,9 +109,10 @@ class MLP(eqx.Module):
         return self.activation(x) if self.activate_last else x
 
 
-def ensemble(build: Callable[[PRNGKey], Member], key: PRNGKey, members: int) -> Member:
+def ensemble(build: Callable[[np.random.Generator], Member], key: Source, members: int) -> Member:
     """Several independently initialised members as one tree with a leading axis; call it under `vmap`."""
-    built = [build(k) for k in jax.random.split(key, members)]
+    rng = generator(key)
+    built = [build(rng) for _ in range(members)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *built)
 
 

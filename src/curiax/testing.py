@@ -203,6 +203,12 @@ def invalid_steps(case: MethodCase) -> None:
         close(a, b) for a, b in zip(jax.tree.leaves(memory), jax.tree.leaves(poisoned_memory), strict=True)
     )
     demand(untouched, f"what an invalid step holds changes the bonus or the memory of {case.name}.")
+    learner = Learner(LearnerSettings(epochs=1, minibatch_size=T * N))
+    state = learner.start(case.model, case.steps)
+    after, poisoned_after = (
+        flatten(learner.update(case.model, state, steps, key=case.key)[0])[0] for steps in (hidden, poisoned)
+    )
+    demand(np.array_equal(after, poisoned_after), f"{case.name} learns from what an invalid step holds.")
 
 
 def training(case: MethodCase) -> None:

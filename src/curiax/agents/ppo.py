@@ -19,7 +19,7 @@ from .._dist import Categorical, DiagGaussian
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
-from ..nn import MLP, Linear, orthogonal
+from ..nn import MLP, Linear, generator, orthogonal
 from ._base import AbstractAgent
 
 
@@ -94,14 +94,14 @@ class Policy(eqx.Module):
     critic: MLP
 
     def __init__(self, spec: Spec, width: int, *, key: PRNGKey) -> None:
-        actor_key, head_key, critic_key = jax.random.split(key, 3)
+        rng = generator(key)
         hidden = [spec.obs_size, width, width]
         root2 = orthogonal(2.0**0.5)
         discrete = isinstance(spec.action, Discrete)
-        self.actor = MLP(hidden, key=actor_key, activation=jnp.tanh, activate_last=True, init=root2)
-        self.head = Linear(width, spec.action.size, key=head_key, init=orthogonal(0.01 if discrete else 1.0))
+        self.actor = MLP(hidden, key=rng, activation=jnp.tanh, activate_last=True, init=root2)
+        self.head = Linear(width, spec.action.size, key=rng, init=orthogonal(0.01 if discrete else 1.0))
         self.log_std = None if discrete else jnp.zeros(spec.action.size)
-        self.critic = MLP([*hidden, 1], key=critic_key, activation=jnp.tanh, init=root2)
+        self.critic = MLP([*hidden, 1], key=rng, activation=jnp.tanh, init=root2)
 
     def distribution(self, obs: Float[Array, "..."]) -> DiagGaussian | Categorical:
         """The distribution of actions."""

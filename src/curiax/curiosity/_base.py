@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from .._types import PRNGKey, Scalar, Transition
 
@@ -64,6 +64,24 @@ class AbstractCuriosity(eqx.Module):
         return {}
 
 
+def blanked(steps: Transition) -> Transition:
+    """The transitions with everything in invalid ones set to 0.
+
+    An invalid step may hold anything, NaN included, and even a masked NaN would spread through gradients.
+    """
+
+    def blank(x: Array) -> Array:
+        valid = steps.valid.reshape(steps.valid.shape + (1,) * (x.ndim - steps.valid.ndim))
+        return jnp.where(valid, x, jnp.zeros_like(x))
+
+    return jax.tree.map(blank, steps)
+
+
+def valid_mean(values: Float[Array, "*lead"], valid: Bool[Array, "*lead"]) -> Scalar:
+    """Mean over the valid entries; 0 if there are none."""
+    return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
+
+
 def method_keys(model: AbstractCuriosity, key: PRNGKey, shape: tuple[int, ...]) -> tuple[Any, int | None]:
     """Keys for a batch and the `vmap` axis they have: one each, or one for all."""
     return (key, None) if model.shares_key else (jax.random.split(key, shape), 0)
@@ -109,8 +127,9 @@ def score(
 
 
 def explanation(model: AbstractCuriosity, steps: Transition, *, key: PRNGKey) -> dict[str, Scalar]:
-    """Mean over a rollout `[T, N]` of the terms of the bonus."""
-    flat = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), steps)
-    keys, axis = method_keys(model, key, flat.reward.shape)
-    terms = jax.vmap(lambda t, k: model.explain(t, key=k), in_axes=(0, axis))(flat, keys)
-    return jax.tree.map(jnp.mean, terms)
+    """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus."""
+    keys, axis = method_keys(model, key, steps.reward.shape)
+    over_envs = jax.vmap(lambda t, k: model.explain(t, key=k), in_axes=(0, axis))
+    # The same nesting as in `score`, so that the compiler can share the networks' evaluation with it.
+    terms = jax.vmap(over_envs, in_axes=(0, axis))(steps, keys)
+    return jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)

@@ -42,8 +42,9 @@ class EpisodicCount(eqx.Module):
     def of(spec: Spec, size: int, *, capacity: int | None, neighbours: int, epsilon: float) -> EpisodicCount:
         """The pseudo-count of Never Give Up; by default the memory holds one full episode."""
         capacity = capacity or spec.horizon or 1000
-        # An episode shorter than k could never be counted; then all of it are the neighbours.
-        return EpisodicCount(size, capacity, min(neighbours, capacity), epsilon, 0.008, 0.001, 8.0)
+        # In an episode no longer than k the count would stay 0 for ever: there, all but one are the neighbours.
+        longest = min(capacity, max(1, (spec.horizon or capacity) - 1))
+        return EpisodicCount(size, capacity, min(neighbours, longest), epsilon, 0.008, 0.001, 8.0)
 
     def start(self) -> EpisodicMemory:
         """An empty memory."""

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._tree import Frozen
-from .._types import Discrete, PRNGKey, Scalar, Spec, Transition, Vector
-from ..nn import MLP, Linear, join
+from .._types import Discrete, Scalar, Spec, Transition, Vector
+from ..nn import MLP, Linear, Source, generator, join
 
 
 class InverseDynamics(eqx.Module):
@@ -22,10 +22,10 @@ class InverseDynamics(eqx.Module):
     inverse: MLP
     spec: Spec = eqx.field(static=True)
 
-    def __init__(self, spec: Spec, size: int, width: int, *, key: PRNGKey) -> None:
-        encoder_key, inverse_key = jax.random.split(key)
-        self.encoder = MLP([spec.obs_size, width, width, size], key=encoder_key)
-        self.inverse = MLP([2 * size, width, spec.action.size], key=inverse_key)
+    def __init__(self, spec: Spec, size: int, width: int, *, key: Source) -> None:
+        rng = generator(key)
+        self.encoder = MLP([spec.obs_size, width, width, size], key=rng)
+        self.inverse = MLP([2 * size, width, spec.action.size], key=rng)
         self.spec = spec
 
     def __call__(self, obs: Float[Array, "..."]) -> Vector:
@@ -50,13 +50,13 @@ class Distillation(eqx.Module):
     predictor: MLP
     clip: float = eqx.field(static=True)
 
-    def __init__(self, spec: Spec, *, size: int, width: int, linear_target: bool, clip: float, key: PRNGKey) -> None:
-        target_key, predictor_key = jax.random.split(key)
+    def __init__(self, spec: Spec, *, size: int, width: int, linear_target: bool, clip: float, key: Source) -> None:
+        rng = generator(key)
         inputs = spec.obs_size
         self.target = Frozen(
-            Linear(inputs, size, key=target_key) if linear_target else MLP([inputs, width, width, size], key=target_key)
+            Linear(inputs, size, key=rng) if linear_target else MLP([inputs, width, width, size], key=rng)
         )
-        self.predictor = MLP([inputs, width, width, width, size], key=predictor_key)
+        self.predictor = MLP([inputs, width, width, width, size], key=rng)
         self.clip = clip
 
     def error(self, obs: Float[Array, "..."]) -> Scalar:

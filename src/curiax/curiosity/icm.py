@@ -27,7 +27,7 @@ from jaxtyping import PyTree
 
 from .._settings import Count, Fraction
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
-from ..nn import MLP, join
+from ..nn import MLP, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 from .features import InverseDynamics
 
@@ -70,10 +70,10 @@ class ICM(AbstractCuriosity):
             width: hidden units in each layer.
             feature_size: number of features; None takes the observation's size.
         """
-        features_key, forward_key = jax.random.split(key)
+        rng = generator(key)
         size = feature_size or spec.obs_size
-        self.features = InverseDynamics(spec, size, width, key=features_key)
-        self.forward = MLP([size + spec.action.size, width, width, size], key=forward_key)
+        self.features = InverseDynamics(spec, size, width, key=rng)
+        self.forward = MLP([size + spec.action.size, width, width, size], key=rng)
         self.spec, self.forward_weight, self.feature_gradient = spec, forward_weight, feature_gradient
 
     def prediction_error(self, phi: Vector, next_phi: Vector, t: Transition) -> Scalar:

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float, PyTree
 from .._dist import LOG_2PI, DiagGaussian
 from .._settings import Count, NonNegative
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
-from ..nn import MLP, Linear, join
+from ..nn import MLP, Linear, Source, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 
 
@@ -40,7 +40,7 @@ class GaussianHead(eqx.Module):
 
     both: Linear
 
-    def __init__(self, inputs: int, outputs: int, *, key: PRNGKey) -> None:
+    def __init__(self, inputs: int, outputs: int, *, key: Source) -> None:
         self.both = Linear(inputs, 2 * outputs, key=key)
 
     def __call__(self, h: Vector) -> DiagGaussian:
@@ -93,15 +93,15 @@ class LBS(AbstractCuriosity):
             width: hidden units in each layer.
             latent_size: number of latents; None takes the observation's size.
         """
-        keys = jax.random.split(key, 5)
+        rng = generator(key)
         seen = spec.obs_size + spec.action.size
         latents = latent_size or spec.obs_size
-        self.trunk = MLP([seen, width, width], key=keys[0], activate_last=True)
-        self.prior_head = GaussianHead(width, latents, key=keys[1])
+        self.trunk = MLP([seen, width, width], key=rng, activate_last=True)
+        self.prior_head = GaussianHead(width, latents, key=rng)
         inputs = (width if posterior == "trunk" else seen) + spec.obs_size
-        self.posterior_trunk = MLP([inputs, width, width], key=keys[2], activate_last=True)
-        self.posterior_head = GaussianHead(width, latents, key=keys[3])
-        self.reconstruction = Linear(latents, spec.obs_size, key=keys[4])
+        self.posterior_trunk = MLP([inputs, width, width], key=rng, activate_last=True)
+        self.posterior_head = GaussianHead(width, latents, key=rng)
+        self.reconstruction = Linear(latents, spec.obs_size, key=rng)
         self.spec, self.beta, self.bonus, self.posterior = spec, beta, bonus, posterior
 
     def beliefs(self, t: Transition) -> tuple[DiagGaussian, DiagGaussian]:

@@ -15,7 +15,7 @@ from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
 from .._stats import ReturnScale
 from .._tree import adam, descend, flatten, shuffle
 from .._types import PRNGKey, Scalar, Transition
-from ._base import AbstractCuriosity, Memory, score, start_memory
+from ._base import AbstractCuriosity, Memory, blanked, score, start_memory, valid_mean
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class Learner(eqx.Module):
         """Epochs of minibatches over the rollout, or over the pool where one is kept."""
         if flatten(model)[0].size == 0 or self.settings.epochs == 0:
             return model, state, {}
-        pool = None if state.pool is None else state.pool.add(steps)
+        pool = None if state.pool is None else state.pool.add(blanked(steps))
         order_key, loss_key = jax.random.split(key)
-        batches = self._minibatches(steps, pool, order_key)
+        batches = self._minibatches(blanked(steps), pool, order_key)
         count, size = batches.reward.shape
         axis = None if model.shares_key else 0
         draws = jax.vmap(model.draw) if model.shares_key else jax.vmap(jax.vmap(model.draw))
@@ -121,10 +121,8 @@ class Learner(eqx.Module):
         def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
             steps, drawn = batch
             each, terms = jax.vmap(lambda t, d: model.loss(t, draw=d), in_axes=(0, axis))(steps, drawn)
-            weight = steps.valid / jnp.maximum(jnp.sum(steps.valid), 1)
-            # `where` rather than a product alone: an invalid step may hold anything, NaN included.
-            total = jnp.sum(jnp.where(steps.valid, each, 0.0) * weight)
-            return total, {"loss": total, **jax.tree.map(jnp.mean, terms)}
+            total = valid_mean(each, steps.valid)
+            return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 
         model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, (batches, drawn))
         return model, LearnerState(opt_state, state.memory, state.scale, pool), report

@@ -24,13 +24,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from .._settings import Count, Positive
 from .._stats import Moments
 from .._types import PRNGKey, Scalar, Spec, Transition
+from ..nn import generator
 from ._base import AbstractCuriosity, Memory, Terms
 from .episodic import EpisodicCount, EpisodicMemory
 from .features import Distillation, InverseDynamics
@@ -89,11 +89,9 @@ class NGU(AbstractCuriosity):
             modulation_limit: L, the largest factor that lifelong novelty may contribute.
             clip: bound of the normalised observation in the distilled network.
         """
-        embedding_key, distillation_key = jax.random.split(key)
-        self.embedding = InverseDynamics(spec, feature_size, width, key=embedding_key)
-        self.distillation = Distillation(
-            spec, size=feature_size, width=width, linear_target=False, clip=clip, key=distillation_key
-        )
+        rng = generator(key)
+        self.embedding = InverseDynamics(spec, feature_size, width, key=rng)
+        self.distillation = Distillation(spec, size=feature_size, width=width, linear_target=False, clip=clip, key=rng)
         self.counter = (
             EpisodicCount.of(spec, feature_size, capacity=capacity, neighbours=neighbours, epsilon=kernel_epsilon)
             if count

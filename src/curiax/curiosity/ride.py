@@ -19,13 +19,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition
-from ..nn import MLP, join
+from ..nn import MLP, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 from .episodic import EpisodicCount
 from .features import InverseDynamics
@@ -77,10 +76,10 @@ class RIDE(AbstractCuriosity):
             neighbours: k of the pseudo-count.
             kernel_epsilon: ε of the pseudo-count's kernel.
         """
-        features_key, forward_key = jax.random.split(key)
+        rng = generator(key)
         size = feature_size or spec.obs_size
-        self.features = InverseDynamics(spec, size, width, key=features_key)
-        self.forward = MLP([size + spec.action.size, width, width, size], key=forward_key)
+        self.features = InverseDynamics(spec, size, width, key=rng)
+        self.forward = MLP([size + spec.action.size, width, width, size], key=rng)
         self.counter = (
             EpisodicCount.of(spec, spec.obs_size, capacity=capacity, neighbours=neighbours, epsilon=kernel_epsilon)
             if count

@@ -4,7 +4,7 @@ Houthooft, Chen, Duan, Schulman, De Turck, Abbeel: VIME, NeurIPS 2016.
 
     Bayesian network with weights θ ~ q = ∏ N(µ, σ²), σ = log(1 + e^ρ), prior N(0, σ₀²)
     loss  = KL[q ‖ prior] w − log N(s′; f_θ(s,a), σ_l²)
-    bonus = ½ λ² gᵀ H⁻¹ g, the second-order information gain of one gradient step of size λ on (s,a,s′)
+    bonus = ½ λ² gᵀ H⁻¹ g, the second-order information gain of one natural-gradient step λ H⁻¹ g on (s,a,s′)
 
 with g = −∇ log p, H_µ = 1/σ², H_ρ = 2 (dσ/dρ)² / σ². For W = µ + σ ∘ ε with one ε for the whole batch the
 quadratic form needs no per-example gradients: with x the input of a layer (1 appended for the bias) and
@@ -27,6 +27,7 @@ Choices:
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
 import equinox as eqx
@@ -38,7 +39,7 @@ from jaxtyping import Array, Float, PyTree
 from .._dist import LOG_2PI
 from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
-from ..nn import generator, join
+from ..nn import Source, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 
 
@@ -48,7 +49,7 @@ class BayesianLinear(eqx.Module):
     mean: Float[Array, "inputs_and_one outputs"]
     rho: Float[Array, "inputs_and_one outputs"]
 
-    def __init__(self, inputs: int, outputs: int, std: float, *, key: PRNGKey) -> None:
+    def __init__(self, inputs: int, outputs: int, std: float, *, key: Source) -> None:
         bound = inputs**-0.5
         self.mean = jnp.asarray(generator(key).uniform(-bound, bound, (inputs + 1, outputs)), jnp.float32)
         self.rho = jnp.full((inputs + 1, outputs), np.log(np.expm1(std)), jnp.float32)
@@ -96,7 +97,7 @@ class VIME(AbstractCuriosity):
         Args:
             spec: the task's spaces.
             key: draws the parameters.
-            step_size: λ of the gradient step whose gain is paid.
+            step_size: λ of the natural-gradient step whose gain is paid.
             likelihood_std: deviation of the predicted next observation.
             initial_std: deviation of every weight before training.
             prior_std: deviation of the weights' prior.
@@ -104,10 +105,8 @@ class VIME(AbstractCuriosity):
             width: hidden units in each layer.
         """
         sizes = [spec.obs_size + spec.action.size, width, width, spec.obs_size]
-        keys = jax.random.split(key, len(sizes) - 1)
-        self.layers = tuple(
-            BayesianLinear(i, o, initial_std, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
+        rng = generator(key)
+        self.layers = tuple(BayesianLinear(i, o, initial_std, key=rng) for i, o in itertools.pairwise(sizes))
         self.spec, self.step_size, self.likelihood_std = spec, step_size, likelihood_std
         self.prior_std, self.prior_weight = prior_std, prior_weight
 

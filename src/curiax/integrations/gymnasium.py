@@ -73,7 +73,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any]):
         self._key, key = self._split(self._key)
         self._state, obs, point = self._reset(key)
         self._elapsed = 0
-        return np.asarray(obs), {"point": np.asarray(point)}
+        return np.array(obs), {"point": np.array(point)}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step of the task."""
@@ -84,7 +84,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, Any]):
         self._elapsed += 1
         horizon = self.task.spec.horizon
         truncated = not bool(terminated) and horizon is not None and self._elapsed >= horizon
-        return np.asarray(obs), float(reward), bool(terminated), truncated, {"point": np.asarray(point)}
+        # Copies: agents may write into what they are given, JAX arrays must not be written to.
+        return np.array(obs), float(reward), bool(terminated), truncated, {"point": np.array(point)}
 
 
 def _seen(task: AbstractTask, state: Any) -> tuple[Any, Any, Any]:
