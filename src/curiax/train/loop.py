@@ -12,7 +12,7 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from .._settings import Count, Positive
 from .._stats import Moments
@@ -91,9 +91,10 @@ class TrainState(eqx.Module):
     root: PRNGKey
     iteration: Int[Array, ""]
 
-    def key(self, stream: Stream) -> PRNGKey:
-        """The key for one use in this iteration."""
-        return jax.random.fold_in(jax.random.fold_in(self.root, self.iteration), stream)
+    def keys(self) -> Key[Array, " streams"]:
+        """The keys of this iteration, one for each `Stream`; made together, they compile to one small kernel."""
+        now = jax.random.fold_in(self.root, self.iteration)
+        return jax.vmap(lambda stream: jax.random.fold_in(now, stream))(jnp.arange(len(Stream)))
 
 
 class Setup(eqx.Module):
@@ -132,10 +133,10 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
     to the actor, the physics and the running statistics.
     """
     task, spec, loop = setup.task, setup.task.spec, setup.loop
-    lead = (loop.rollout, loop.envs)
-    noise = setup.agent.noise(spec, lead, key=state.key(Stream.ACTIONS))
-    step_keys = jax.random.split(state.key(Stream.STEPS), lead)
-    reset_keys = jax.random.split(state.key(Stream.RESETS), lead)
+    lead, keys = (loop.rollout, loop.envs), state.keys()
+    noise = setup.agent.noise(spec, lead, key=keys[Stream.ACTIONS])
+    step_keys = jax.random.split(keys[Stream.STEPS], lead)
+    reset_keys = jax.random.split(keys[Stream.RESETS], lead)
     fresh = jax.vmap(jax.vmap(lambda k: task.reset(key=k)))(reset_keys)
 
     def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Any]:
@@ -188,16 +189,14 @@ def learn(setup: Setup, state: TrainState, rollout: Rollout) -> tuple[TrainState
     The bonus comes from the model as it was before it trains on this rollout; then the policy learns, then
     the model.
     """
-    loop, learner = setup.loop, setup.learner
+    loop, learner, keys = setup.loop, setup.learner, state.keys()
     seen = as_seen(setup, rollout)
-    terms = explanation(state.curiosity, seen, key=state.key(Stream.EXPLAIN))
-    learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=state.key(Stream.BONUS))
+    terms = explanation(state.curiosity, seen, key=keys[Stream.EXPLAIN])
+    learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=keys[Stream.BONUS])
     reward = loop.extrinsic_weight * rollout.step.reward + loop.intrinsic_weight * bonus
-    agent, policy_report = setup.agent.learn(
-        setup.task.spec, state.agent, rollout, reward, key=state.key(Stream.POLICY)
-    )
+    agent, policy_report = setup.agent.learn(setup.task.spec, state.agent, rollout, reward, key=keys[Stream.POLICY])
     curiosity, learner_state, model_report = learner.update(
-        state.curiosity, learner_state, seen, key=state.key(Stream.MODEL)
+        state.curiosity, learner_state, seen, key=keys[Stream.MODEL]
     )
     visited, coverage = count_cells(setup, state.visited, rollout)
     metrics = {
