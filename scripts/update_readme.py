@@ -1,7 +1,7 @@
 """Write the README's numbers from the results that are kept, so that they cannot drift.
 
-    python scripts/update_readme.py            # rewrite the marked parts of README.md
-    python scripts/update_readme.py --check    # exit 1 if they are out of date
+python scripts/update_readme.py            # rewrite the marked parts of README.md
+python scripts/update_readme.py --check    # exit 1 if they are out of date
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ RESULTS = ROOT / "results"
 MEANINGS = {
     "Curiax / SB3, steps/s": "steps/s of LBS, 8 seeds on all cores, ÷ Stable-Baselines3's PPO without a bonus, one thread",
     "8 seeds / 1 seed": "training time of 8 seeds ÷ 1 seed",
-    "cold compile, s": "start-up and compilation, first time (s)",
-    "warm compile, s": "start-up with the compilation cache (s)",
+    "cold start, s": "from the call of `run` to the first iteration, nothing compiled yet (s)",
+    "warm start, s": "the same with the compilation cache, in a new process (s)",
     "import curiax, s": "`import curiax` (s)",
     "icm / rnd": "training time of ICM ÷ RND",
     "lbs / rnd": "training time of LBS ÷ RND",

@@ -62,7 +62,7 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
     assert manifest["experiment"] == experiment.as_json()
     assert manifest["identity"]["settings"]["ppo.clip"] == 0.2
     assert manifest["versions"]["jax"] == jax.__version__
-    assert set(manifest["seconds"]) == {"compile", "train"}
+    assert set(manifest["seconds"]) == {"start", "train"}
     assert Experiment.from_json(manifest["experiment"]) == experiment
 
 

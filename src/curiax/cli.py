@@ -225,7 +225,7 @@ def run_text(result: RunResult, asked: int | None) -> str:
     lines.append(
         "  already finished before, read from its folder"
         if data["reused"]
-        else f"  {seconds['compile']:.1f} s to compile, {seconds['train']:.1f} s to train"
+        else f"  {seconds['start']:.1f} s to start (check, compile), {seconds['train']:.1f} s to train"
     )
     return "\n".join([*lines, f"  {data['path']}"])
 

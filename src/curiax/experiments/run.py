@@ -67,6 +67,7 @@ def run(
     that is already finished there is read instead of repeated. Nothing is compiled before the experiment, the
     task, the method and the folder have been checked.
     """
+    begun = time.perf_counter()
     devices.prepare()
     plan = resolve(experiment)
     where = None if out is None else Path(out)
@@ -76,7 +77,7 @@ def run(
     with contextlib.ExitStack() as stack:
         stage = None if where is None else stack.enter_context(folder.staged(where))
         check(plan)
-        metrics, facts = train(plan, progress or Silent())
+        metrics, facts = train(plan, progress or Silent(), begun)
         table = tidy(plan, metrics)
         manifest = describe(plan, facts)
         if stage is not None:
@@ -91,9 +92,8 @@ def check(plan: Plan) -> None:
     check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
 
 
-def train(plan: Plan, progress: AbstractProgress) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All iterations of all seeds: the metrics `[S, K]`, and timings and layout."""
-    begun = time.perf_counter()
+def train(plan: Plan, progress: AbstractProgress, begun: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """All iterations of all seeds: the metrics `[S, K]`, and the layout and timings since `begun`."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     progress.start(f"{plan.method_entry.name} on {plan.task_entry.name}", plan.iterations, plan.steps)
     try:
@@ -114,7 +114,7 @@ def train(plan: Plan, progress: AbstractProgress) -> tuple[dict[str, np.ndarray]
     ended = time.perf_counter()
     facts = {
         "started": started,
-        "seconds": {"compile": round(compiled - begun, 3), "train": round(ended - compiled, 3)},
+        "seconds": {"start": round(compiled - begun, 3), "train": round(ended - compiled, 3)},
         "devices": [str(device) for device in mesh.devices.flat],
         "chunk": plan.chunk,
     }
