@@ -18,7 +18,7 @@ RESULTS = ROOT / "results"
 
 #: What the benchmarks' short names mean to a reader.
 MEANINGS = {
-    "Curiax / SB3, steps/s": "steps/s of LBS, 8 seeds on all cores, ÷ Stable-Baselines3's PPO without a bonus, one thread",
+    "Curiax / SB3, steps/s": "steps/s of LBS, 8 seeds on all cores, ÷ Stable-Baselines3's PPO, no bonus, one thread",
     "8 seeds / 1 seed": "training time of 8 seeds ÷ 1 seed",
     "cold start, s": "from the call of `run` to the first iteration, nothing compiled yet (s)",
     "warm start, s": "the same with the compilation cache, in a new process (s)",
@@ -43,8 +43,8 @@ def noisy_tv() -> str:
     lines = ["| method | " + " | ".join(f"`{task}`" for task in tasks) + " |", "|---" * (len(tasks) + 1) + "|"]
     lines += [f"| `{m}` | " + " | ".join(cell(cells[task, m]) for task in tasks) + " |" for m in methods]
     note = (
-        f"Coverage in the paper's cells (%), mean of {rows[0]['seeds']} seeds [95 % bootstrap interval], preset `paper-code`; "
-        "made by `curiax reproduce noisy-tv --seeds 8 --out results/noisy-tv`."
+        f"Coverage in the paper's cells (%), mean of {rows[0]['seeds']} seeds [95 % bootstrap interval], preset "
+        "`paper-code`; made by `curiax reproduce noisy-tv --seeds 8 --out results/noisy-tv`."
     )
     return "\n".join([*lines, "", note])
 

@@ -23,6 +23,7 @@ from ..train import devices
 from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
 from . import folder
 from .progress import AbstractProgress, Silent
+from .registry import METHODS, TASKS
 from .spec import Experiment, Plan, resolve
 
 if TYPE_CHECKING:
@@ -86,10 +87,15 @@ def run(
 
 
 def check(plan: Plan) -> None:
-    """Refuse a task or method whose shapes do not fit, before anything is compiled."""
+    """Refuse a user's task or method whose shapes do not fit, before anything is compiled.
+
+    Curiax's own are held to the same contract by the tests.
+    """
     task, name = plan.setup.task, plan.method_entry.name
-    check_task_shapes(task, plan.task_entry.name)
-    check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
+    if plan.task_entry.name not in TASKS:
+        check_task_shapes(task, plan.task_entry.name)
+    if name not in METHODS:
+        check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
 
 
 def train(plan: Plan, progress: AbstractProgress, begun: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
