@@ -207,7 +207,7 @@ def test_one_full_batch_update_is_one_adam_step(policy: Policy, rollout: Rollout
     batch_settings = {"epochs": 1, "minibatch_size": T * N, "episode_ends": "bootstrap", "width": 8}
     agent = PPO(PPOSettings(learning_rate=0.1, adam_epsilon=1.0, max_gradient_norm=max_norm, **batch_settings))
     reward = np.random.default_rng(2).normal(size=(T, N)).astype(np.float32)
-    start = eqx.tree_at(lambda x: x.policy, agent.start(SPEC, key=jax.random.key(0)), policy)
+    start = eqx.tree_at(lambda x: x.policy, agent.start(agent.build(SPEC, key=jax.random.key(0))), policy)
     after, report = jax.jit(lambda st, r: agent.learn(SPEC, st, rollout, r, key=jax.random.key(1)))(start, reward)
 
     value, following, cut = bootstraps(policy, rollout, "bootstrap")

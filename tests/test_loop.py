@@ -33,14 +33,14 @@ def plan_for(task: Any = "mountain-car", method: Any = "lbs", **changes: Any) ->
 
 def one_state(plan: Plan, seed: int = 0) -> TrainState:
     stacked = first_states(plan.setup, plan.build_model, [seed])
-    return jax.tree.map(lambda x: x[0] if eqx.is_array_like(x) and jnp.ndim(x) else x, stacked)
+    return jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, stacked)
 
 
 @functools.cache
 def collected(envs: int = 1) -> tuple[Plan, TrainState, Any]:
     plan = plan_for(loop__envs=envs)
     state = one_state(plan)
-    arrays, static = eqx.partition(state, eqx.is_array_like)
+    arrays, static = eqx.partition(state, eqx.is_array)
     return plan, state, jax.jit(lambda arrays: collect(plan.setup, eqx.combine(arrays, static)))(arrays)
 
 
@@ -146,7 +146,7 @@ def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> 
             return super().learn(spec, state, rollout, reward, key=key)
 
     setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
-    arrays, static = eqx.partition(state, eqx.is_array_like)
+    arrays, static = eqx.partition(state, eqx.is_array)
 
     @jax.jit
     def once(arrays: Any) -> Any:

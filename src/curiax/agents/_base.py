@@ -17,7 +17,11 @@ class AbstractAgent(eqx.Module):
     """Settings of an agent; what it learns is in an explicit state."""
 
     @abc.abstractmethod
-    def start(self, spec: Spec, *, key: PRNGKey) -> AgentState:
+    def build(self, spec: Spec, *, key: PRNGKey) -> Any:
+        """The networks, drawn on the host."""
+
+    @abc.abstractmethod
+    def start(self, networks: Any) -> AgentState:
         """The state before any learning."""
 
     @abc.abstractmethod

@@ -147,9 +147,11 @@ class PPO(AbstractAgent):
         s = self.settings
         return adam(s.learning_rate, s.adam_epsilon, s.max_gradient_norm)
 
-    def start(self, spec: Spec, *, key: PRNGKey) -> PPOState:
-        policy = Policy(spec, self.settings.width, key=key)
-        return PPOState(policy, self.optimiser.init(flatten(policy)[0]))
+    def build(self, spec: Spec, *, key: PRNGKey) -> Policy:
+        return Policy(spec, self.settings.width, key=key)
+
+    def start(self, networks: Policy) -> PPOState:
+        return PPOState(networks, self.optimiser.init(flatten(networks)[0]))
 
     def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "*shape _"]:
         family = Categorical if isinstance(spec.action, Discrete) else DiagGaussian

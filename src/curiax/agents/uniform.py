@@ -13,7 +13,10 @@ from ._base import AbstractAgent
 class Uniform(AbstractAgent):
     """Draws every action uniformly and never learns."""
 
-    def start(self, spec: Spec, *, key: PRNGKey) -> None:
+    def build(self, spec: Spec, *, key: PRNGKey) -> None:
+        return None
+
+    def start(self, networks: None) -> None:
         return None
 
     def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "*shape _"]:

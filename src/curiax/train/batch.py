@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
 
 from .._stats import Moments
 from .._types import PRNGKey
@@ -24,36 +24,43 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
     """The state of every seed before training, stacked along a leading axis `S`.
 
     Each seed's state depends on nothing but its own number, so adding a seed leaves the others' unchanged.
+    Networks are drawn on the host, seed by seed; everything else is one small program.
     """
-    reset = jax.jit(functools.partial(first_worlds, setup))
-    spec, example = setup.task.spec, example_steps(setup)
+    spec, numbers = setup.task.spec, jnp.asarray(np.asarray(seeds, np.uint32))
 
-    def one(seed: int) -> TrainState:
+    @jax.jit
+    @jax.vmap
+    def initial_keys(seed: Array) -> tuple[PRNGKey, PRNGKey]:
         root = jax.random.key(seed)
-        model = build_model(jax.random.fold_in(root, Stream.MODEL_INIT))
+        return jax.random.fold_in(root, Stream.AGENT_INIT), jax.random.fold_in(root, Stream.MODEL_INIT)
+
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def begin(seed: Array, networks: Any, model: AbstractCuriosity) -> TrainState:
+        root = jax.random.key(seed)
         return TrainState(
-            setup.agent.start(spec, key=jax.random.fold_in(root, Stream.AGENT_INIT)),
+            setup.agent.start(networks),
             model,
-            setup.learner.start(model, example),
+            setup.learner.start(model, example_steps(setup)),
             Moments.start(spec.obs_shape),
-            reset(root),
+            first_worlds(setup, root),
             {grid.name: jnp.zeros(grid.size, bool) for grid in setup.task.grids},
             root,
             jnp.zeros((), jnp.int32),
         )
 
-    return stack([one(seed) for seed in seeds])
+    agent_keys, model_keys = initial_keys(numbers)
+    networks = stack([setup.agent.build(spec, key=key) for key in agent_keys])
+    return begin(numbers, networks, stack([build_model(key) for key in model_keys]))
 
 
 def stack(trees: Sequence[Any]) -> Any:
     """Trees of one structure as one tree with a leading axis, stacked on the host."""
 
     def leaf(*leaves: Any) -> Any:
-        if not eqx.is_array(leaves[0]):
-            return leaves[0]
-        if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
-            return jnp.stack(leaves)
-        return np.stack([np.asarray(x) for x in leaves])
+        if isinstance(leaves[0], jax.Array | np.ndarray):
+            return jnp.asarray(np.stack([np.asarray(x) for x in leaves]))
+        return leaves[0]
 
     return jax.tree.map(leaf, *trees)
 
@@ -71,7 +78,9 @@ def padded(seeds: Sequence[int], devices: int) -> tuple[int, ...]:
 
 def place(state: TrainState, mesh: Mesh) -> tuple[Arrays, Any]:
     """The arrays of the state, spread over the mesh by seed, and its static rest."""
-    arrays, static = eqx.partition(state, eqx.is_array_like)
+    arrays, static = eqx.partition(state, eqx.is_array)
+    # By way of the host: moving sixty small arrays between devices one by one takes ten times as long.
+    arrays = jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x), arrays)
     return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("seed"))), static
 
 
