@@ -219,6 +219,26 @@ def test_a_method_that_breaks_the_contract_is_refused_before_compilation(
     assert not list(tmp_path.glob(".out*"))
 
 
+def test_a_task_that_cannot_be_built_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "unbuilt.py").write_text(
+        "import curiax\n"
+        "class Task(curiax.AbstractTask):\n"
+        "    spec: curiax.Spec\n"
+        "    grids: tuple\n"
+        "    def __init__(self): self.spec = curiax.Spec((2,), curiax.Box((1.0,), (0.0,)))\n"
+        "    def reset(self, *, key): ...\n"
+        "    def step(self, state, action, *, key): ...\n"
+        "    def observe(self, state): ...\n"
+        "    def track(self, state): ...\n"
+    )
+    with pytest.raises(
+        ContractError, match="constructing task 'unbuilt:Task' failed: ValueError: Box needs low < high"
+    ):
+        resolve(Experiment("unbuilt:Task", "lbs"))
+
+
 def test_users_classes_are_found_by_name_and_as_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

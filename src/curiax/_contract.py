@@ -51,7 +51,7 @@ def expect(who: str, leaf: Any, shape: tuple[int, ...], kind: Any, remedy: str =
         raise ContractError(f"{who} must be {wanted}{list(shape)}, not {described(leaf)}. {remedy}".rstrip())
 
 
-def pair_of(who: str, result: Any, count: int, what: str) -> tuple[Any, ...]:
+def tuple_of(who: str, result: Any, count: int, what: str) -> tuple[Any, ...]:
     """Refuse anything but a tuple of the right length."""
     if not isinstance(result, tuple) or len(result) != count:
         raise ContractError(f"{who} must return {what}; it returned {type(result).__name__}.")
@@ -78,7 +78,7 @@ def check_task_shapes(task: AbstractTask, name: str) -> None:
     remedy = "Make spec.obs_shape and observe() agree."
     expect(f"{name}.observe()", obs, spec.obs_shape, jnp.floating, remedy)
     result = shaped(f"{name}.step()", lambda s, a, k: task.step(s, a, key=k), state, one_action(spec), key)
-    after, reward, terminated = pair_of(f"{name}.step()", result, 3, "(state, reward, terminated)")
+    after, reward, terminated = tuple_of(f"{name}.step()", result, 3, "(state, reward, terminated)")
     same_tree(f"the state of {name}", state, after)
     expect(f"the reward of {name}.step()", reward, (), jnp.floating)
     expect(f"terminated of {name}.step()", terminated, (), jnp.bool_)
@@ -94,14 +94,14 @@ def check_method_shapes(model: AbstractCuriosity, spec: Spec, name: str) -> None
     key, t = jax.random.key(0), one_transition(spec)
     memory = model.memory()
     result = shaped(f"{name}.reward()", lambda m, t, k: model.reward(m, t, key=k), memory, t, key)
-    after, bonus = pair_of(f"{name}.reward()", result, 2, "(memory, bonus)")
+    after, bonus = tuple_of(f"{name}.reward()", result, 2, "(memory, bonus)")
     same_tree(f"the memory of {name}", memory, after)
     expect(f"the bonus of {name}.reward()", bonus, (), jnp.floating, "It is asked about one transition at a time.")
     if memory is not None:
         same_tree(f"the memory of {name} after forget()", memory, shaped(f"{name}.forget()", model.forget, memory))
     draw = shaped(f"{name}.draw()", model.draw, key)
     result = shaped(f"{name}.loss()", lambda t, d: model.loss(t, draw=d), t, draw)
-    loss, terms = pair_of(f"{name}.loss()", result, 2, "(loss, terms)")
+    loss, terms = tuple_of(f"{name}.loss()", result, 2, "(loss, terms)")
     expect(f"the loss of {name}.loss()", loss, (), jnp.floating)
     explained = shaped(f"{name}.explain()", lambda t, k: model.explain(t, key=k), t, key)
     for source, mapping in (("loss", terms), ("explain", explained)):

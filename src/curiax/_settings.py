@@ -27,7 +27,11 @@ def signature(build: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
 
     A setting is a keyword with a default; what the library itself passes (`spec`, `key`) has none.
     """
-    hints = get_type_hints(build.__init__ if inspect.isclass(build) else build, include_extras=True)
+    try:
+        hints = get_type_hints(build.__init__ if inspect.isclass(build) else build, include_extras=True)
+    except NameError:
+        # A user's annotation that exists only for the type checker: then values are taken as they come.
+        hints = {}
     settings = {}
     for name, parameter in inspect.signature(build).parameters.items():
         if parameter.default is not inspect.Parameter.empty:

@@ -174,7 +174,7 @@ def command_run(args: list[str]) -> int:
             changed[name] = getattr(getattr(said, f"{group}_settings"), key)
     experiment = dataclasses.replace(base, seeds=seeds_from(said.seeds), steps=said.steps, settings=changed)
     plan = resolve(experiment)
-    out = said.out or Path("runs") / run_folder(plan.task_entry.name, plan)
+    out = said.out or Path("runs") / run_folder(plan)
     progress = for_terminal(plan.setup.loop.coverage, quiet=said.quiet or said.json)
     result = run(experiment, out, progress=progress)
     print(json.dumps(run_summary(result), indent=2) if said.json else run_text(result, said.steps))

@@ -8,7 +8,7 @@ from typing import Any
 
 from .progress import AbstractProgress
 from .run import RunResult, run
-from .spec import Experiment, resolve
+from .spec import Experiment, Plan, resolve
 from .suites import Suite
 
 
@@ -33,11 +33,10 @@ def train_suite(chosen: Sequence[Experiment], out: Path, progress: AbstractProgr
     results = []
     for experiment in chosen:
         plan = resolve(experiment)
-        results.append(run(experiment, out / run_folder(plan.task_entry.name, plan), progress=progress))
+        results.append(run(experiment, out / run_folder(plan), progress=progress))
     return results
 
 
-def run_folder(task: str, plan: Any) -> str:
+def run_folder(plan: Plan) -> str:
     """`task_method_digest`, fit for any file system."""
-    name = f"{task}_{plan.method_entry.name}".replace(":", "-").replace("/", "-")
-    return f"{name}_{plan.run_id}"
+    return f"{plan.task_entry.name}_{plan.method_entry.name}_{plan.run_id}".replace(":", "-").replace("/", "-")

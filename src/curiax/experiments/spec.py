@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
 
 from .._contract import build_method
-from .._errors import UsageError, unknown
+from .._errors import ContractError, UsageError, unknown
 from .._settings import checked, defaults, signature
 from .._version import __version__
 from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
@@ -187,7 +187,10 @@ def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSettings) -> AbstractTask:
     """The task, inside its remote where it has one."""
-    task = entry.cls(**settings)
+    try:
+        task = entry.cls(**settings)
+    except Exception as error:
+        raise ContractError(f"constructing task {entry.name!r} failed: {type(error).__name__}: {error}") from error
     if remote.mode == "none":
         return task
     try:
@@ -226,9 +229,3 @@ def check_sizes(ppo: PPOSettings, learner: LearnerSettings, loop: LoopSettings) 
         raise UsageError(
             "loop.extrinsic_weight and loop.intrinsic_weight are both 0: there is no reward to learn from."
         )
-
-
-def with_settings(experiment: Experiment, **settings: Any) -> Experiment:
-    """The experiment with some settings changed; write `ppo__clip=0.1` for `ppo.clip`."""
-    changed = {name.replace("__", "."): value for name, value in settings.items()}
-    return replace(experiment, settings={**experiment.settings, **changed})

@@ -1,17 +1,8 @@
-"""The contract that every method and task keeps, as checks anyone can run on their own.
-
-    from curiax.testing import check_curiosity, check_task
-    check_curiosity(MyBonus)        # raises ContractError at the first broken promise
-    check_task(MyTask)
-
-`curiax check module:Class` runs the same checks and prints them one by one. The module also holds small
-probe tasks with known answers.
-"""
+"""The contract of a curiosity method."""
 
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,15 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array
 
-from ._contract import build_method, check_method_shapes, check_task_shapes, one_action
-from ._errors import ContractError
-from ._tree import Frozen, flatten
-from ._types import Box, Discrete, Grid, PRNGKey, Scalar, Spec, Transition
-from .curiosity import AbstractCuriosity, Learner, LearnerSettings, score
-from .curiosity._base import start_memory
-from .envs import AbstractTask
+from .._contract import build_method, check_method_shapes
+from .._tree import Frozen, flatten
+from .._types import Box, Discrete, PRNGKey, Scalar, Spec, Transition
+from ..curiosity import AbstractCuriosity, Learner, LearnerSettings, score
+from ..curiosity._base import start_memory
+from ._demand import close, demand
 
 #: The spaces every method must work for.
 SPECS: dict[str, Spec] = {
@@ -37,18 +27,6 @@ SPECS: dict[str, Spec] = {
     "image, Discrete": Spec((5, 5, 2), Discrete(3), 6),
 }
 T, N = 7, 3
-
-
-def demand(condition: Any, message: str) -> None:
-    """Raise `ContractError` unless the condition holds."""
-    if not bool(condition):
-        raise ContractError(message)
-
-
-def close(a: Any, b: Any, tolerance: float = 1e-5) -> bool:
-    """Equal to a tolerance relative to the larger value."""
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    return bool(np.all(np.abs(a - b) <= tolerance * (1.0 + np.maximum(np.abs(a), np.abs(b)))))
 
 
 def random_steps(spec: Spec, lead: tuple[int, ...], seed: int = 0) -> Transition:
@@ -63,9 +41,6 @@ def random_steps(spec: Spec, lead: tuple[int, ...], seed: int = 0) -> Transition
     truncated = jnp.asarray(rng.random(lead) < 0.5)
     reward = jnp.asarray(rng.normal(size=lead), jnp.float32)
     return Transition(obs, action, next_obs, reward, ended & ~truncated, ended & truncated, jnp.ones(lead, bool))
-
-
-# --- methods ----------------------------------------------------------------------------------------------
 
 
 class MethodCase:
@@ -306,204 +281,3 @@ def check_curiosity(cls: Callable[..., AbstractCuriosity], **settings: Any) -> N
     """Run the whole contract on a method; raises `ContractError` at the first broken promise."""
     for _, check in method_checks(cls, **settings):
         check()
-
-
-# --- tasks ------------------------------------------------------------------------------------------------
-
-
-class TaskCase:
-    """One task, with a compiled walk through it."""
-
-    def __init__(self, task: AbstractTask) -> None:
-        self.task, self.name = task, type(task).__name__
-        check_task_shapes(task, self.name)
-        spec = task.spec
-
-        def walk(key: PRNGKey) -> tuple[Array, Array, Array, Array]:
-            reset_key, keys = jax.random.fold_in(key, 0), jax.random.split(jax.random.fold_in(key, 1), 64)
-
-            def step(state: Any, key: PRNGKey) -> tuple[Any, tuple[Array, Array, Array, Array]]:
-                draw_key, step_key = jax.random.split(key)
-                state, reward, terminated = task.step(state, random_action(spec, draw_key), key=step_key)
-                return state, (task.observe(state), reward, terminated, task.track(state))
-
-            return jax.lax.scan(step, task.reset(key=reset_key), keys)[1]
-
-        self.walk = jax.jit(walk)
-
-
-def random_action(spec: Spec, key: PRNGKey) -> Array:
-    """A uniformly random action."""
-    if isinstance(spec.action, Discrete):
-        return jax.random.randint(key, (), 0, spec.action.n, jnp.int32)
-    return jax.random.uniform(
-        key, spec.action.shape, minval=jnp.array(spec.action.low), maxval=jnp.array(spec.action.high)
-    )
-
-
-def task_finite(case: TaskCase) -> None:
-    """Random actions lead to finite observations, rewards and tracked points."""
-    obs, reward, _, point = case.walk(jax.random.key(0))
-    for what, value in (("observations", obs), ("rewards", reward), ("tracked points", point)):
-        demand(np.isfinite(value).all(), f"random actions lead {case.name} to {what} that are not finite.")
-
-
-def task_repeatable(case: TaskCase) -> None:
-    """The same key gives the same walk to the last bit; other keys give others."""
-
-    def equal(a: tuple[Array, ...], b: tuple[Array, ...]) -> bool:
-        return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-    first, again, *others = (case.walk(jax.random.key(seed)) for seed in (0, 0, *range(1, 9)))
-    demand(equal(first, again), f"{case.name} is not repeatable.")
-    demand(not all(equal(first, other) for other in others), f"{case.name} ignores its keys and actions.")
-
-
-def task_vmap(case: TaskCase) -> None:
-    """Many instances side by side do what one does alone."""
-    keys = jax.random.split(jax.random.key(3), 3)
-    together = jax.vmap(case.walk)(keys)
-    alone = case.walk(keys[1])
-    same = all(close(a[1], b) for a, b in zip(together, alone, strict=True))
-    demand(same, f"{case.name} behaves differently beside other instances than alone.")
-
-
-def task_bounds(case: TaskCase) -> None:
-    """Observations stay within the bounds the task declares, if it declares any."""
-    spec, obs = case.task.spec, np.asarray(case.walk(jax.random.key(0))[0]).reshape(64, -1)
-    low = np.asarray(spec.obs_low or (-math.inf,), np.float32)
-    high = np.asarray(spec.obs_high or (math.inf,), np.float32)
-    inside = (obs >= low).all() and (obs <= high).all()
-    demand(inside, f"an observation of {case.name} left the bounds that its spec declares.")
-
-
-def task_grids(case: TaskCase) -> None:
-    """Tracked points fall into cells of every grid."""
-    points = case.walk(jax.random.key(0))[3]
-    for grid in case.task.grids:
-        cells = np.asarray(grid.index(points))
-        demand((cells >= 0).all() and (cells < grid.size).all(), f"grid {grid.name!r} of {case.name} has no such cell.")
-        limit = grid.reachable
-        demand(
-            limit is None or 0 < limit <= grid.size, f"grid {grid.name!r} of {case.name}: reachable must be 1..size."
-        )
-
-
-TASK_CHECKS: tuple[Callable[[TaskCase], None], ...] = (task_finite, task_repeatable, task_vmap, task_bounds, task_grids)
-
-
-def task_checks(cls: Callable[..., AbstractTask], **settings: Any) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Each check of a task's contract as a sentence and a call that raises `ContractError` if it is broken."""
-    try:
-        task = cls(**settings)
-    except Exception as error:
-        raise ContractError(f"constructing {cls} failed: {type(error).__name__}: {error}") from error
-    cases: list[TaskCase] = []
-    yield "reset, step, observe and track return what spec and grids promise.", lambda: cases.append(TaskCase(task))
-    for check in TASK_CHECKS:
-        yield (check.__doc__ or "").strip().split("\n")[0], lambda check=check: check(cases[0])
-
-
-def check_task(cls: Callable[..., AbstractTask], **settings: Any) -> None:
-    """Run the whole contract on a task; raises `ContractError` at the first broken promise."""
-    for _, check in task_checks(cls, **settings):
-        check()
-
-
-# --- probe tasks with known answers -----------------------------------------------------------------------
-
-
-class Probe(eqx.Module):
-    """State of a probe: a random sign, and the time within the episode."""
-
-    sign: Scalar
-    time: Int[Array, ""]
-
-
-class ProbeTask(AbstractTask):
-    """Tiny tasks whose values and best actions are known, from the simplest wiring to the whole.
-
-    * `constant`: one step, reward 1: the value must become 1.
-    * `sign`: one step, reward equals the observed sign: the value must follow the observation.
-    * `delayed`: two steps, reward 1 at the end: the first value must become the discount.
-    * `action`: one step, reward 1 for pushing right, −1 for left: the policy must push right.
-    * `match`: one step, reward for pushing towards the observed sign: policy and observation together.
-    * `endless`: no termination, reward 1 each step, time limit 5: with bootstrapping the value is 1/(1 − γ).
-    """
-
-    spec: Spec = eqx.field(static=True)
-    grids: tuple[Grid, ...] = eqx.field(static=True)
-    kind: str = eqx.field(static=True)
-
-    def __init__(self, *, kind: str = "constant", discrete: bool = False) -> None:
-        action = Discrete(2) if discrete else Box((-1.0,), (1.0,))
-        self.spec = Spec((2,), action, 5 if kind == "endless" else 2)
-        self.grids, self.kind = (), kind
-
-    def reset(self, *, key: PRNGKey) -> Probe:
-        return Probe(jnp.where(jax.random.bernoulli(key), 1.0, -1.0), jnp.zeros((), jnp.int32))
-
-    def step(self, state: Probe, action: Array, *, key: PRNGKey) -> tuple[Probe, Scalar, Bool[Array, ""]]:
-        push = 2.0 * action - 1.0 if isinstance(self.spec.action, Discrete) else action[0]
-        direction = jnp.where(push > 0, 1.0, -1.0)
-        last = state.time == 1
-        reward = {
-            "constant": jnp.ones(()),
-            "sign": state.sign,
-            "delayed": jnp.where(last, 1.0, 0.0),
-            "action": direction,
-            "match": direction * state.sign,
-            "endless": jnp.ones(()),
-        }[self.kind]
-        ends = {"delayed": last, "endless": jnp.zeros((), bool)}.get(self.kind, jnp.ones((), bool))
-        return Probe(state.sign, state.time + 1), reward, ends
-
-    def observe(self, state: Probe) -> Float[Array, " 2"]:
-        return jnp.stack([state.sign, state.time.astype(jnp.float32)])
-
-    def track(self, state: Probe) -> Float[Array, " 0"]:
-        return jnp.zeros(0)
-
-
-class NoisyArm(AbstractTask):
-    """The noisy TV as a choice of two arms: action 0 shows noise, action 1 moves a dial that can be learnt.
-
-    A bonus that is drawn to noise pulls arm 0; one that wants to learn pulls arm 1.
-    """
-
-    spec: Spec = eqx.field(static=True)
-    grids: tuple[Grid, ...] = eqx.field(static=True)
-    stochastic = True
-
-    def __init__(self) -> None:
-        self.spec, self.grids = Spec((3,), Discrete(2), 20), ()
-
-    def reset(self, *, key: PRNGKey) -> Float[Array, " 2"]:
-        return jnp.zeros(2)
-
-    def step(
-        self, state: Float[Array, " 2"], action: Int[Array, ""], *, key: PRNGKey
-    ) -> tuple[Float[Array, " 2"], Scalar, Bool[Array, ""]]:
-        noise = jax.random.uniform(key, minval=-1.0, maxval=1.0)
-        after = jnp.where(action == 0, jnp.stack([noise, state[1]]), jnp.stack([0.0, state[1] + 0.3]))
-        return after, jnp.where(action == 1, 1.0, 0.0), jnp.zeros((), bool)
-
-    def observe(self, state: Float[Array, " 2"]) -> Float[Array, " 3"]:
-        return jnp.stack([state[0], jnp.cos(state[1]), jnp.sin(state[1])])
-
-    def track(self, state: Float[Array, " 2"]) -> Float[Array, " 0"]:
-        return jnp.zeros(0)
-
-
-__all__ = [
-    "METHOD_CHECKS",
-    "SPECS",
-    "NoisyArm",
-    "ProbeTask",
-    "check_curiosity",
-    "check_task",
-    "method_checks",
-    "one_action",
-    "random_steps",
-    "task_checks",
-]

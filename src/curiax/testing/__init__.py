@@ -1,0 +1,26 @@
+"""The contract that every method and task keeps, as checks anyone can run on their own.
+
+    from curiax.testing import check_curiosity, check_task
+    check_curiosity(MyBonus)        # raises ContractError at the first broken promise
+    check_task(MyTask)
+
+`curiax check module:Class` runs the same checks and prints them one by one. The module also holds small
+probe tasks with known answers.
+"""
+
+from .methods import METHOD_CHECKS, SPECS, check_curiosity, method_checks, random_steps
+from .probes import NoisyArm, ProbeTask
+from .tasks import TASK_CHECKS, check_task, task_checks
+
+__all__ = [
+    "METHOD_CHECKS",
+    "SPECS",
+    "TASK_CHECKS",
+    "NoisyArm",
+    "ProbeTask",
+    "check_curiosity",
+    "check_task",
+    "method_checks",
+    "random_steps",
+    "task_checks",
+]
