@@ -89,9 +89,10 @@ class Learner(eqx.Module):
         """The state before the first rollout; `example` has a rollout's shapes `[T, N]`."""
         n_envs = example.reward.shape[1]
         pool = Pool.start(example, self.settings.replay) if self.settings.replay else None
-        return LearnerState(
-            self.optimiser.init(flatten(model)[0]), start_memory(model, n_envs), ReturnScale.start(n_envs), pool
-        )
+        parameters = flatten(model)[0]
+        # Nothing rather than empty arrays: some versions of XLA crash on those when seeds are spread over devices.
+        opt_state = self.optimiser.init(parameters) if parameters.size else ()
+        return LearnerState(opt_state, start_memory(model, n_envs), ReturnScale.start(n_envs), pool)
 
     def reward(
         self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey
