@@ -106,6 +106,7 @@ def test_seeds() -> None:
     assert seeds_from("5,") == (5,)
     assert seeds_from("2000-2003,7") == (2000, 2001, 2002, 2003, 7)
     assert option(["a", "--method=lbs"], "method") == "lbs"
+    assert option(["a", "--method", "lbs", "--method", "icm"], "method") == "icm"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -154,7 +156,7 @@ def test_seeds() -> None:
         ({"settings": {"ppo.discount": 1.0}}, "ppo.discount = 1.0: must be less than 1"),
         ({"settings": {"loop.rollout": 2.5}}, "loop.rollout = 2.5"),
         ({"settings": {"loop.successor": "rest"}}, "loop.successor = 'rest': must be 'reset', 'true' or 'drop'"),
-        ({"settings": {"learner.learning_rate": float("nan")}}, "must be a finite number"),
+        ({"settings": {"loop.extrinsic_weight": float("nan")}}, "must be a finite number"),
         ({"settings": {"method.beat": 1.0}}, "unknown setting of method 'beat'. Did you mean 'beta'"),
         ({"settings": {"task.horizon": 0}}, "task.horizon = 0: must be greater than or equal to 1"),
         ({"method": "random", "settings": {"method.beta": 1.0}}, "method has no settings"),
@@ -246,6 +248,45 @@ def test_users_classes_are_found_by_name_and_as_objects(tmp_path: Path, monkeypa
     assert plan.settings["method.size"] == 5
     assert plan.method_entry.name == "fine:Method"
     assert find_method(LBS).cls is LBS
+
+
+def test_the_remote_keeps_the_tasks_budget(tmp_path: Path) -> None:
+    from curiax.testing import ProbeTask
+
+    class Short(ProbeTask):
+        budget = 4096
+
+    assert resolve(Experiment(Short, "lbs", settings={"remote.mode": "frozen"})).steps == 4096
+
+
+def test_wrong_python_types_are_refused_in_words() -> None:
+    """In a process of its own: here the executed annotations would refuse them first."""
+    cases = {
+        "seeds=None": "give a number of seeds, or a list",
+        "seeds=2.5": "give a number of seeds, or a list",
+        "seeds='abc'": "give a number of seeds, or a list",
+        "seeds=[1.5]": "1.5 is not an integer",
+        "preset=None": "preset = None: must be one of paper-code",
+        "settings=['ppo.clip']": "must map dotted names to values",
+        "settings={1: 2}": "must map dotted names to values",
+        "settings={'ppo.clip': object()}": "settings must be plain data",
+        "settings={'ppo.width': True}": "ppo.width = True: must be a number",
+        "settings={'loop.extrinsic_weight': 'nan'}": "must be a finite number",
+        "steps='many'": "steps = 'many': must be a positive whole number",
+    }
+    code = "import curiax\n"
+    for case in cases:
+        code += f"try: curiax.resolve(curiax.Experiment('mountain-car', 'lbs', {case})); print('accepted')\n"
+        code += "except curiax.UsageError as error: print(str(error).splitlines()[0])\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for (case, message), line in zip(cases.items(), done.stdout.splitlines(), strict=True):
+        assert message in line, (case, line)
+
+
+def test_seeds_may_be_any_iterable_once() -> None:
+    experiment = Experiment("mountain-car", "lbs", seeds=(k for k in (4, 2)))
+    assert resolve(experiment).seeds == resolve(experiment).seeds == (4, 2)
+    assert experiment.as_json()["seeds"] == [4, 2]
 
 
 def test_every_registered_name_resolves() -> None:

@@ -176,6 +176,89 @@ def test_infinity_from_a_task_stops_the_run_and_names_it(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+class Loose(curiax.AbstractCuriosity):
+    """Fields and settings that are allowed: a random key, a number, a function; and one thing sick on demand."""
+
+    key: Any
+    scale: float
+    sick: str = eqx.field(static=True)
+    shape: Any = eqx.field(static=True)
+
+    def __init__(
+        self,
+        spec: curiax.Spec,
+        *,
+        key: curiax.PRNGKey,
+        sick: str = "",
+        sizes: tuple[int, ...] = (1, 2),
+        no_bias: bool = False,
+        shape: Any = jnp.tanh,
+    ) -> None:
+        self.key, self.scale, self.sick, self.shape = key, 2.0, sick, shape
+
+    def reward(self, memory: Any, t: curiax.Transition, *, key: curiax.PRNGKey) -> Any:
+        return memory, self.scale * self.shape(jnp.sum(t.obs) ** 2)
+
+    def loss(self, t: curiax.Transition, *, draw: Any) -> Any:
+        return jnp.zeros(()), {}
+
+    def explain(self, t: curiax.Transition, *, key: curiax.PRNGKey) -> Any:
+        return {"term": jnp.where(self.sick == "term", jnp.nan, 1.0)}
+
+
+class LostPoint(curiax.AbstractTask):
+    """A tracked point that is NaN: it would be counted as some cell."""
+
+    spec: curiax.Spec = eqx.field(static=True)
+    grids: tuple[curiax.Grid, ...] = eqx.field(static=True)
+
+    def __init__(self) -> None:
+        self.spec = curiax.Spec((1,), curiax.Discrete(2), 10)
+        self.grids = (curiax.Grid("bins", (curiax.Axis("x", 0.0, 1.0, 4),), "floor"),)
+
+    def reset(self, *, key: curiax.PRNGKey) -> Any:
+        return jnp.zeros(1)
+
+    def step(self, state: Any, action: Any, *, key: curiax.PRNGKey) -> Any:
+        return state + 0.1, jnp.zeros(()), jnp.zeros((), bool)
+
+    def observe(self, state: Any) -> Any:
+        return state
+
+    def track(self, state: Any) -> Any:
+        return jnp.sqrt(-state)
+
+
+def test_nan_in_what_a_method_reports_or_a_task_tracks_is_named() -> None:
+    settings = {**SMALL, "method.sick": "term"}
+    with pytest.raises(NonFiniteError, match=r"the loss or the terms that method '.*Loose' reports"):
+        run(Experiment("mountain-car", Loose, seeds=2, steps=256, settings=settings))
+    with pytest.raises(NonFiniteError, match=r"the tracked point of task '.*LostPoint'.*iteration 0"):
+        run(Experiment(LostPoint, "random", seeds=2, steps=256, settings=SMALL))
+
+
+def test_settings_of_every_kind_survive_the_manifest(tmp_path: Path) -> None:
+    """Tuples, NumPy numbers, functions as defaults: the run is found again instead of refused."""
+    settings = {**SMALL, "method.sizes": (3, 4), "ppo.clip": np.float32(0.5), "method.no_bias": True}
+    experiment = Experiment("mountain-car", Loose, seeds=[0, 1], steps=256, settings=settings)
+    run(experiment, tmp_path / "run")
+    assert run(experiment, tmp_path / "run").reused
+    kept = json.loads((tmp_path / "run" / "manifest.json").read_text())["identity"]["settings"]
+    assert kept["method.sizes"] == [3, 4]
+    assert kept["method.no_bias"] is True
+    assert kept["method.shape"].endswith("tanh")
+
+
+def test_a_damaged_run_is_refused_by_name(tmp_path: Path) -> None:
+    run(QUICK, tmp_path / "run")
+    (tmp_path / "run" / "metrics.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(OutputError, match=r"metrics.parquet is damaged .*remove the folder"):
+        run(QUICK, tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").write_text('{"format": "curiax-run-1"}')
+    with pytest.raises(OutputError, match=r"manifest.json is damaged .*identity"):
+        run(QUICK, tmp_path / "run")
+
+
 def test_the_same_experiment_gives_the_same_bits() -> None:
     experiment = Experiment("mountain-car-frozen", "disagreement", seeds=3, steps=256, settings=SMALL)
     assert run(experiment).metrics.equals(run(experiment).metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ._errors import ContractError, CuriaxError
-from ._types import Box, Spec, Transition
+from ._types import Box, Grid, Spec, Transition
 from .curiosity import AbstractCuriosity
 from .envs import AbstractTask
 
@@ -82,9 +83,13 @@ def check_task_shapes(task: AbstractTask, name: str) -> None:
     same_tree(f"the state of {name}", state, after)
     expect(f"the reward of {name}.step()", reward, (), jnp.floating)
     expect(f"terminated of {name}.step()", terminated, (), jnp.bool_)
-    for grid in task.grids:
-        point = shaped(f"{name}.track()", task.track, state)
-        expect(f"{name}.track()", point, (len(grid.axes),), jnp.floating, f"Grid {grid.name!r} has that many axes.")
+    if not isinstance(task.grids, tuple) or not all(isinstance(grid, Grid) for grid in task.grids):
+        raise ContractError(f"task {name!r}: grids must be a tuple of curiax.Grid; () if nothing is counted.")
+    point = shaped(f"{name}.track()", task.track, state)
+    axes = len(task.grids[0].axes) if task.grids else math.prod(getattr(point, "shape", ()))
+    expect(f"{name}.track()", point, (axes,), jnp.floating, "It needs one entry for each axis of the grids.")
+    if any(len(grid.axes) != axes for grid in task.grids):
+        raise ContractError(f"the grids of {name} need the same number of axes: all partition what track() returns.")
     if len({grid.name for grid in task.grids}) != len(task.grids):
         raise ContractError(f"the grids of {name} need different names.")
 

@@ -66,11 +66,13 @@ def checked(build: Callable[..., Any], values: Mapping[str, Any], where: str) ->
                 else UsageError(f"{where} has no settings, so {name!r} cannot be set.")
             )
         kind, default = known[name]
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{where}.{name} = {value!r}: must be a finite number (default {default!r}).")
         try:
             result[name] = TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
             why = "; ".join(part["msg"].removeprefix("Input should be ") for part in error.errors())
             raise UsageError(f"{where}.{name} = {value!r}: must be {why} (default {default!r}).") from None
+        if isinstance(result[name], float) and not math.isfinite(result[name]):
+            raise UsageError(f"{where}.{name} = {value!r}: must be a finite number (default {default!r}).")
+        if isinstance(value, bool) and not isinstance(result[name], bool):
+            raise UsageError(f"{where}.{name} = {value!r}: must be a number (default {default!r}).")
     return result

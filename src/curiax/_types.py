@@ -42,8 +42,12 @@ class Box:
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, tuple(float(bound) for bound in getattr(self, name)))
         if len(self.low) != len(self.high) or not self.low:
             raise ValueError(f"Box needs as many lows as highs, at least one; got {self.low}, {self.high}")
+        if not all(map(math.isfinite, (*self.low, *self.high))):
+            raise ValueError(f"Box needs finite bounds; got {self.low}, {self.high}")
         if any(not low < high for low, high in zip(self.low, self.high, strict=True)):
             raise ValueError(f"Box needs low < high in every dimension; got {self.low}, {self.high}")
 
@@ -113,11 +117,16 @@ class Spec:
     obs_high: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "obs_shape", tuple(self.obs_shape))
+        if any(not isinstance(size, int) or size < 1 for size in self.obs_shape):
+            raise ValueError(f"Spec.obs_shape needs positive whole numbers; got {self.obs_shape}")
+        if not isinstance(self.action, Box | Discrete):
+            raise ValueError(f"Spec.action must be a curiax.Box or curiax.Discrete; got {type(self.action).__name__}")
         for name, bound in (("obs_low", self.obs_low), ("obs_high", self.obs_high)):
             if bound is not None and len(bound) != self.obs_size:
                 raise ValueError(f"Spec.{name} needs {self.obs_size} entries, one for each of the observation's")
-        if self.horizon is not None and self.horizon < 1:
-            raise ValueError(f"Spec.horizon must be at least 1, or None; got {self.horizon}")
+        if self.horizon is not None and (not isinstance(self.horizon, int) or self.horizon < 1):
+            raise ValueError(f"Spec.horizon must be a whole number of at least 1, or None; got {self.horizon}")
 
     @property
     def obs_size(self) -> int:
@@ -133,6 +142,13 @@ class Axis:
     low: float
     high: float
     parts: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.parts >= 1):
+            raise ValueError(
+                f"Axis {self.name!r} needs finite low < high and at least one part; "
+                f"got {self.low}, {self.high}, {self.parts}"
+            )
 
     @property
     def edges(self) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -83,13 +84,14 @@ def seeds_from(text: str) -> int | tuple[int, ...]:
 
 
 def option(args: Sequence[str], name: str) -> str | None:
-    """The value of `--name VALUE` or `--name=VALUE`, before the full parser is built."""
+    """The value of `--name VALUE` or `--name=VALUE`, before the full parser is built; the last one counts."""
+    found = None
     for k, arg in enumerate(args):
         if arg == f"--{name}":
-            return args[k + 1] if k + 1 < len(args) else None
+            found = args[k + 1] if k + 1 < len(args) else None
         if arg.startswith(f"--{name}="):
-            return arg.partition("=")[2]
-    return None
+            found = arg.partition("=")[2]
+    return found
 
 
 def settings_class(title: str, build: Callable[..., Any], values: Mapping[str, Any]) -> type:
@@ -102,6 +104,8 @@ def settings_class(title: str, build: Callable[..., Any], values: Mapping[str, A
     fields = []
     for name, (kind, default) in signature(build).items():
         value = values.get(name, default)
+        if callable(value):
+            continue  # functions can be set from Python only
         kind = type(value) if kind is Any else kind
         fields.append((name, Annotated[kind, tyro.conf.arg(help=told.get(name, ""))], value))
     return dataclasses.make_dataclass(title, fields, frozen=True)
@@ -166,7 +170,8 @@ def command_run(args: list[str]) -> int:
     )
     said = parse(run_class(plan), args, "run", description)
     # Only what was typed counts as said: the preset goes on deciding the rest (β follows --remote.mode).
-    typed = {arg.partition("=")[0].replace("_", "-").replace(".no-", ".") for arg in args}
+    flags = {arg.partition("=")[0].replace("_", "-") for arg in args}
+    typed = flags | {flag.replace(".no-", ".", 1) for flag in flags}
     changed = {}
     for name in plan.settings:
         group, _, key = name.partition(".")
@@ -296,13 +301,14 @@ def print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]
     """A table for people."""
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for k, name in enumerate(header):
         table.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(escape, line))
     console = Console()
     # Not a terminal: no folding to some assumed width.
     (console if console.is_terminal else Console(width=200)).print(table)
@@ -340,6 +346,7 @@ def command_check(args: list[str]) -> int:
     from .curiosity import AbstractCuriosity
     from .envs import AbstractTask
     from .experiments.registry import METHODS, TASKS, find_method, find_task, load_class
+    from .experiments.spec import Experiment, resolve
     from .testing import method_checks, task_checks
 
     field = (
@@ -348,16 +355,19 @@ def command_check(args: list[str]) -> int:
     )
     kind = dataclasses.make_dataclass("Check", [field], frozen=True)
     said = parse(kind, args, "check", "Run the contract suite on a method or a task.")
-    if said.name in METHODS or said.name in TASKS:
-        cls: Any = (METHODS.get(said.name) or TASKS[said.name]).cls
+    if said.name in METHODS:
+        entry = METHODS[said.name]
+        checks = method_checks(entry.cls, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
+    elif said.name in TASKS:
+        checks = task_checks(lambda: resolve(Experiment(said.name, "random")).setup.task)
     else:
         cls = load_class(said.name, "method or task", {**METHODS, **TASKS})
-    if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
-        checks = method_checks(find_method(cls).cls)
-    elif isinstance(cls, type) and issubclass(cls, AbstractTask):
-        checks = task_checks(find_task(cls).cls)
-    else:
-        raise UsageError(f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask.")
+        if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
+            checks = method_checks(find_method(cls).cls)
+        elif isinstance(cls, type) and issubclass(cls, AbstractTask):
+            checks = task_checks(find_task(cls).cls)
+        else:
+            raise UsageError(f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask.")
     passed = 0
     try:
         for sentence, check in checks:
@@ -463,4 +473,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def script() -> None:
     """The `curiax` command."""
+    # Leave through the front door when told to stop, so that the unfinished run's folder is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

@@ -98,8 +98,8 @@ def score(
     """The raw bonus of every transition of a rollout `[T, N]`.
 
     Without memory all transitions are scored at once. With memory each environment is followed through
-    time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps get 0
-    and leave the memory as it was.
+    time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps earn
+    0 and add nothing to the memory, but if one ends an episode the memory is cut all the same.
     """
     shape = steps.reward.shape
     keys, axis = method_keys(model, key, shape)
@@ -114,8 +114,8 @@ def score(
 
     def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
         after, bonus = one(memory, t, key)
-        kept = jax.tree.map(lambda cut, full: jnp.where(t.ended, cut, full), model.forget(after), after)
-        memory = jax.tree.map(lambda new, old: jnp.where(t.valid, new, old), kept, memory)
+        after = jax.tree.map(lambda new, old: jnp.where(t.valid, new, old), after, memory)
+        memory = jax.tree.map(lambda cut, full: jnp.where(t.ended, cut, full), model.forget(after), after)
         return memory, jnp.where(t.valid, bonus, 0.0)
 
     def at_time(memory: Memory, now: tuple[Transition, Any]) -> tuple[Memory, Float[Array, " N"]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FORMAT = "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
+REMEDY = "remove the folder to run it again, or choose another --out."
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -26,7 +27,12 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         data = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):
         return None
-    return data if isinstance(data, dict) and data.get("format") == FORMAT else None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        return None
+    missing = sorted({"run_id", "identity", "experiment", "preset", "seconds"} - set(data))
+    if missing:
+        raise OutputError(f"{folder / MANIFEST} is damaged ({', '.join(missing)} missing): {REMEDY}")
+    return data
 
 
 def read_metrics(folder: Path) -> polars.DataFrame:
@@ -36,7 +42,7 @@ def read_metrics(folder: Path) -> polars.DataFrame:
     try:
         return polars.read_parquet(folder / METRICS)
     except (OSError, polars.exceptions.PolarsError) as error:
-        raise OutputError(f"{folder / METRICS} cannot be read: {error}.") from None
+        raise OutputError(f"{folder / METRICS} is damaged ({error}): {REMEDY}") from None
 
 
 def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:

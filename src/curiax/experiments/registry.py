@@ -88,6 +88,10 @@ def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
     cls = user_class(name, AbstractCuriosity, "method", METHODS)
+    if cls.agent not in ("ppo", "uniform"):
+        raise UsageError(f"method {name!r}: agent = {cls.agent!r} must be 'ppo' or 'uniform'.")
+    if not (isinstance(cls.weights, tuple) and len(cls.weights) == 2):
+        raise UsageError(f"method {name!r}: weights = {cls.weights!r} must be two numbers, (η_e, η_i).")
     return MethodEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0])
 
 

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 #: What turned non-finite → who is to blame, in the order in which a fault spreads within one iteration.
 CULPRITS = {
     "observation": "the observations of task {task!r}",
+    "point": "the tracked point of task {task!r}",
     "reward": "the reward of task {task!r}",
     "bonus": "the bonus of method {method!r}",
+    "loss": "the loss or the terms that method {method!r} reports",
     "policy": "the policy's parameters, trained on the bonus of {method!r}",
     "model": "the parameters of method {method!r}, trained on its own loss",
 }

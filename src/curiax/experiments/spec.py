@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
+import numpy as np
 
 from .._contract import build_method
 from .._errors import ContractError, UsageError, unknown
@@ -44,6 +45,17 @@ class Experiment:
     steps: int | None = None
     preset: str = "paper-code"
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", seed_list(self.seeds))
+        if isinstance(self.steps, np.integer):
+            object.__setattr__(self, "steps", int(self.steps))
+        if not isinstance(self.preset, str):
+            raise UsageError(f"preset = {self.preset!r}: must be one of {', '.join(PRESETS)}.")
+        if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
+            raise UsageError(f"settings = {self.settings!r}: must map dotted names to values, as {{'ppo.clip': 0.1}}.")
+        # Plain data from the start, so that nothing fails when the manifest is written.
+        object.__setattr__(self, "settings", {name: plain(name, value) for name, value in self.settings.items()})
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -109,16 +121,30 @@ class Plan:
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
+def plain(name: str, value: Any) -> Any:
+    """A setting's value as it reads back from JSON: tuples become lists, NumPy's numbers Python's."""
+
+    def describe(thing: Any) -> Any:
+        if isinstance(thing, np.generic | np.ndarray):
+            return thing.tolist()
+        raise UsageError(f"{name} = {thing!r}: settings must be plain data: numbers, text, lists.")
+
+    return json.loads(json.dumps(value, default=describe))
+
+
 def seed_list(seeds: int | Iterable[int]) -> tuple[int, ...]:
     """0..n-1 for a number, or the seeds as given; each a distinct integer in 0..2³²−1."""
-    if isinstance(seeds, bool) or (isinstance(seeds, int) and seeds < 1):
-        raise UsageError(f"seeds = {seeds!r}: give at least one seed.")
-    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not chosen:
+    if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
+        seeds = range(int(seeds))
+    if isinstance(seeds, bool | str) or not isinstance(seeds, Iterable):
+        raise UsageError(f"seeds = {seeds!r}: give a number of seeds, or a list of them.")
+    listed = tuple(seeds)
+    if not listed:
         raise UsageError("seeds: give at least one seed.")
-    for seed in chosen:
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+    for seed in listed:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
             raise UsageError(f"seeds: {seed!r} is not an integer between 0 and 2^32 - 1.")
+    chosen = tuple(int(seed) for seed in listed)
     if len(set(chosen)) != len(chosen):
         raise UsageError(f"seeds: {', '.join(map(str, chosen))} repeats a seed; each run needs its own.")
     return chosen
@@ -160,12 +186,18 @@ def resolve(experiment: Experiment) -> Plan:
             "method",
         ),
     }
-    steps, iterations = whole_iterations(experiment.steps, task.budget, loop)
+    steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
     agent: AbstractAgent = Uniform() if method_entry.cls.agent == "uniform" else PPO(ppo)
     parts = {"ppo": asdict(ppo), "learner": asdict(learner), "loop": asdict(loop), "remote": asdict(remote)}
     parts |= {"method": method_settings, "task": {**defaults(task_entry.cls), **task_settings}}
-    flat = {f"{name}.{key}": value for name, values in parts.items() for key, value in values.items()}
+    flat = {
+        f"{name}.{key}": f"{value.__module__}:{value.__qualname__}"
+        if callable(value)
+        else plain(f"{name}.{key}", value)
+        for name, values in parts.items()
+        for key, value in values.items()
+    }
     setup = Setup(task, agent, Learner(learner), loop)
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
 

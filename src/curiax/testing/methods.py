@@ -159,11 +159,13 @@ def memory_is_cut(case: MethodCase) -> None:
         return
     ended = eqx.tree_at(lambda t: t.truncated, case.steps, case.steps.truncated.at[-1].set(True))
     ended = eqx.tree_at(lambda t: t.terminated, ended, ended.terminated.at[-1].set(False))
-    memory, _ = case.score(ended)
-    cut = jax.vmap(case.model.forget)(memory)
-    pairs = zip(jax.tree.leaves(cut), jax.tree.leaves(memory), strict=True)
-    same = all(np.array_equal(a, b) for a, b in pairs)
-    demand(same, f"the memory of {case.name} after an episode's end is not what forget() leaves.")
+    hidden = eqx.tree_at(lambda t: t.valid, ended, ended.valid.at[-1].set(False))
+    for steps in (ended, hidden):
+        memory, _ = case.score(steps)
+        cut = jax.vmap(case.model.forget)(memory)
+        pairs = zip(jax.tree.leaves(cut), jax.tree.leaves(memory), strict=True)
+        same = all(np.array_equal(a, b) for a, b in pairs)
+        demand(same, f"the memory of {case.name} after an episode's end is not what forget() leaves.")
 
 
 def invalid_steps(case: MethodCase) -> None:

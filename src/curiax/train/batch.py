@@ -58,9 +58,11 @@ def stack(trees: Sequence[Any]) -> Any:
     """Trees of one structure as one tree with a leading axis, stacked on the host."""
 
     def leaf(*leaves: Any) -> Any:
-        if isinstance(leaves[0], jax.Array | np.ndarray):
-            return jnp.asarray(np.stack([np.asarray(x) for x in leaves]))
-        return leaves[0]
+        if not isinstance(leaves[0], jax.Array | np.ndarray):
+            return leaves[0]
+        if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+            return jnp.stack(leaves)
+        return jnp.asarray(np.stack([np.asarray(x) for x in leaves]))
 
     return jax.tree.map(leaf, *trees)
 

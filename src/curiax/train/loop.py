@@ -204,7 +204,7 @@ def learn(setup: Setup, state: TrainState, rollout: Rollout) -> tuple[TrainState
         **bonus_metrics(rollout, raw, bonus, learner_state),
         **{f"policy/{name}": value for name, value in policy_report.items()},
         **{f"model/{name}": value for name, value in {**model_report, **terms}.items()},
-        **finite_flags(rollout, raw, agent, curiosity),
+        **finite_flags(rollout, raw, agent, curiosity, {**model_report, **terms}),
     }
     state = TrainState(
         agent,
@@ -259,16 +259,20 @@ def bonus_metrics(
     }
 
 
-def finite_flags(rollout: Rollout, raw: Float[Array, "T N"], agent: Any, curiosity: AbstractCuriosity) -> Metrics:
+def finite_flags(
+    rollout: Rollout, raw: Float[Array, "T N"], agent: Any, curiosity: AbstractCuriosity, report: Metrics
+) -> Metrics:
     """Whether each thing that could turn into NaN is still finite."""
 
-    def finite(tree: Any) -> Bool[Array, ""]:
-        return jnp.all(jnp.isfinite(flatten(tree)[0]))
+    def finite(*values: Array) -> Bool[Array, ""]:
+        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in values]))
 
     return {
-        "finite/observation": jnp.all(jnp.isfinite(rollout.step.obs)) & jnp.all(jnp.isfinite(rollout.step.next_obs)),
-        "finite/reward": jnp.all(jnp.isfinite(rollout.step.reward)),
-        "finite/bonus": jnp.all(jnp.isfinite(raw)),
-        "finite/policy": finite(agent),
-        "finite/model": finite(curiosity),
+        "finite/observation": finite(rollout.step.obs, rollout.step.next_obs),
+        "finite/point": finite(rollout.points),
+        "finite/reward": finite(rollout.step.reward),
+        "finite/bonus": finite(raw),
+        "finite/loss": finite(jnp.zeros(()), *report.values()),
+        "finite/policy": finite(flatten(agent)[0]),
+        "finite/model": finite(flatten(curiosity)[0]),
     }
