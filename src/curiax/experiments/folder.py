@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._errors import OutputError
+from .._errors import CuriaxError, OutputError
 
 if TYPE_CHECKING:
     import polars
@@ -96,15 +96,25 @@ def staged(folder: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write to {folder}: {error.strerror or error}. Choose another --out.") from None
     try:
         yield stage
-        stage.chmod(0o755)
-        os.replace(stage, folder)
-    except OSError as error:
-        raise OutputError(f"cannot write to {folder}: {error.strerror or error}.") from error
+        with written(folder):
+            stage.chmod(0o755)
+            os.replace(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def written(where: Path) -> Iterator[None]:
+    """Turns a disk that is full or gone into a `CuriaxError`: the run failed, its request was fine."""
+    try:
+        yield
+    except OSError as error:
+        raise CuriaxError(f"the results could not be written to {where}: {error.strerror or error}.") from error
+
+
 def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
     """The two files of a run."""
-    table.write_parquet(stage / METRICS)
-    (stage / MANIFEST).write_text(json.dumps({"format": FORMAT, **manifest}, indent=2, ensure_ascii=False) + "\n")
+    with written(stage):
+        table.write_parquet(stage / METRICS)
+        text = json.dumps({"format": FORMAT, **manifest}, indent=2, ensure_ascii=False)
+        (stage / MANIFEST).write_text(text + "\n")
