@@ -121,17 +121,13 @@ def run_class(plan: Plan) -> type:
     def values(group: str) -> dict[str, Any]:
         return {n.partition(".")[2]: v for n, v in plan.settings.items() if n.partition(".")[0] == group}
 
-    def arg(text: str, name: str | None = None) -> Any:
-        return tyro.conf.arg(help=text, name=name)
+    def arg(text: str, name: str | None = None, metavar: str | None = None) -> Any:
+        return tyro.conf.arg(help=text, name=name, metavar=metavar)
 
     presets = "; ".join(f"{name}: {preset.summary}" for name, preset in PRESETS.items())
     builders = {**GROUPS, "method": plan.method_entry.cls, "task": plan.task_entry.cls}
-    fields: list[tuple[str, Any, Any]] = [
-        (
-            "task",
-            Annotated[tyro.conf.Positional[str], arg("a task of `curiax list`, or module:Class")],
-            plan.task_entry.name,
-        ),
+    fields: list[tuple[Any, ...]] = [
+        ("task", Annotated[tyro.conf.Positional[str], arg("a task of `curiax list`, or module:Class", metavar="TASK")]),
         ("method", Annotated[str, arg("a method of `curiax list`, or module:Class")], plan.method_entry.name),
         ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the task's full budget")], None),
@@ -168,7 +164,7 @@ def command_run(args: list[str]) -> int:
         f"Train {method} on {args[0]}. Defaults below are those of this task, method and preset, so ask for help "
         "again with another --method or --preset to see theirs."
     )
-    said = parse(run_class(plan), args, "run", description)
+    said = parse(run_class(plan), ["--help"] if asks_help else args, "run", description)
     # Only what was typed counts as said: the preset goes on deciding the rest (β follows --remote.mode).
     flags = {arg.partition("=")[0].replace("_", "-") for arg in args}
     typed = flags | {flag.replace(".no-", ".", 1) for flag in flags}
@@ -246,7 +242,10 @@ def reproduce_class() -> type:
         return tyro.conf.arg(help=text)
 
     fields = [
-        ("suite", Annotated[tyro.conf.Positional[str], arg("a suite of `curiax list`")]),
+        (
+            "suite",
+            Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="a suite of `curiax list`", metavar="SUITE")],
+        ),
         ("methods", Annotated[tuple[str, ...], arg("these methods instead of the suite's; module:Class too")], ()),
         ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
@@ -261,7 +260,7 @@ def reproduce_class() -> type:
 def command_reproduce(args: list[str]) -> int:
     """Train a suite and show its table and figure."""
     from .experiments.progress import for_terminal
-    from .experiments.reproduce import experiments, train_suite
+    from .experiments.reproduce import claim, experiments, train_suite
     from .experiments.spec import resolve
     from .experiments.suites import find_suite
     from .report.figures import coverage_curves
@@ -275,6 +274,7 @@ def command_reproduce(args: list[str]) -> int:
     )
     coverage = resolve(chosen[0]).setup.loop.coverage
     out = said.out or Path("runs") / suite.name
+    claim(out)
     results = train_suite(chosen, out, for_terminal(coverage, quiet=said.quiet or said.json))
     metric = f"coverage/{coverage}"
     table = rows(results, metric)
@@ -351,7 +351,9 @@ def command_check(args: list[str]) -> int:
 
     field = (
         "name",
-        Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="module:Class, or a name of `curiax list`")],
+        Annotated[
+            tyro.conf.Positional[str], tyro.conf.arg(help="module:Class, or a name of `curiax list`", metavar="NAME")
+        ],
     )
     kind = dataclasses.make_dataclass("Check", [field], frozen=True)
     said = parse(kind, args, "check", "Run the contract suite on a method or a task.")
@@ -387,7 +389,12 @@ def command_cite(args: list[str]) -> int:
 
     from .experiments.registry import find_method
 
-    field = ("methods", Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(help="names of `curiax list`")])
+    field = (
+        "methods",
+        Annotated[
+            tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(help="names of `curiax list`", metavar="METHOD")
+        ],
+    )
     kind = dataclasses.make_dataclass("Cite", [field], frozen=True)
     said = parse(kind, args, "cite", "BibTeX of the methods you used.")
     if not said.methods:

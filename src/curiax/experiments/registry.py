@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from .._errors import UsageError, unknown
@@ -24,6 +27,8 @@ class MethodEntry:
     cls: type[AbstractCuriosity]
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: Digest of a user's source file, so that a changed method is not taken for the one already run.
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class TaskEntry:
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     gymnasium_id: str | None = None
+    source: str = ""
 
 
 METHODS: dict[str, MethodEntry] = {
@@ -92,7 +98,7 @@ def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
         raise UsageError(f"method {name!r}: agent = {cls.agent!r} must be 'ppo' or 'uniform'.")
     if not (isinstance(cls.weights, tuple) and len(cls.weights) == 2):
         raise UsageError(f"method {name!r}: weights = {cls.weights!r} must be two numbers, (η_e, η_i).")
-    return MethodEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0])
+    return MethodEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
 
 
 def find_task(name: str | type[AbstractTask]) -> TaskEntry:
@@ -100,7 +106,16 @@ def find_task(name: str | type[AbstractTask]) -> TaskEntry:
     if isinstance(name, str) and name in TASKS:
         return TASKS[name]
     cls = user_class(name, AbstractTask, "task", TASKS)
-    return TaskEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0])
+    return TaskEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
+
+
+def source_digest(cls: type) -> str:
+    """A digest of the file that defines a class; empty where there is none to read."""
+    try:
+        text = Path(inspect.getfile(cls)).read_bytes()
+    except (OSError, TypeError):
+        return ""
+    return hashlib.blake2b(text, digest_size=6).hexdigest()
 
 
 def class_name(cls: type) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._errors import OutputError
+from . import folder
 from .progress import AbstractProgress
 from .run import RunResult, run
 from .spec import Experiment, Plan, resolve
@@ -26,6 +28,21 @@ def experiments(
     for experiment in chosen:
         resolve(experiment)
     return chosen
+
+
+def claim(out: Path) -> None:
+    """Refuse a folder that holds anything but this command's own files, before anything is trained."""
+    ours = {"table.json", "coverage.png", "coverage.svg"}
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file, not a folder: choose another --out.")
+    for entry in out.iterdir() if out.exists() else ():
+        if not entry.name.startswith(".") and entry.name not in ours and folder.read_manifest(entry) is None:
+            raise OutputError(
+                f"{out} holds {entry.name}, which is not Curiax's: choose an empty or new folder for --out."
+            )
+    table = out / "table.json"
+    if table.exists() and '"suite"' not in table.read_text(errors="replace"):
+        raise OutputError(f"{table} was not written by Curiax: choose an empty or new folder for --out.")
 
 
 def train_suite(chosen: Sequence[Experiment], out: Path, progress: AbstractProgress) -> list[RunResult]:

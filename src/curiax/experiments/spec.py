@@ -111,6 +111,7 @@ class Plan:
             "seeds": list(self.seeds),
             "steps": self.steps,
             "settings": dict(self.settings),
+            "source": self.task_entry.source + self.method_entry.source,
             "curiax": __version__,
         }
 
