@@ -49,6 +49,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_shows_every_setting_with_the_presets_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("run", "mountain-car-frozen", "--method", "lbs", "--preset", "curiax", "--help") == 0
     text = capsys.readouterr().out
+    assert "usage: curiax run [-h] [OPTIONS] TASK" in text
     for flag in (
         "--ppo.clip",
         "--learner.epochs",
@@ -193,6 +194,21 @@ def test_reproduce_makes_table_and_figures(capsys: pytest.CaptureFixture[str]) -
     assert call(*line, "--json") == 0
     assert json.loads(capsys.readouterr().out)["rows"] == table["rows"]
     assert Path("suite/coverage.svg").read_bytes() == before
+
+
+def test_reproduce_leaves_foreign_files_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "2048", "--seeds", "1", "--quiet", "--out"]
+    Path("mine").mkdir()
+    Path("mine/table.json").write_text("[1, 2]")
+    assert call(*line, "mine") == 2
+    assert "not written by Curiax" in capsys.readouterr().err
+    assert Path("mine/table.json").read_text() == "[1, 2]"
+    Path("notes").mkdir()
+    Path("notes/diary.txt").write_text("dear")
+    assert call(*line, "notes") == 2
+    assert "diary.txt" in capsys.readouterr().err
+    assert call(*line, "free") == 0
+    assert "[one seed]" in capsys.readouterr().out
 
 
 def test_the_installed_command_works() -> None:

@@ -289,6 +289,16 @@ def test_seeds_may_be_any_iterable_once() -> None:
     assert experiment.as_json()["seeds"] == [4, 2]
 
 
+def test_a_changed_method_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = broken(tmp_path, "edited")
+    before = resolve(Experiment("mountain-car", name)).run_id
+    with (tmp_path / "edited.py").open("a") as file:
+        file.write("\n# better\n")
+    assert resolve(Experiment("mountain-car", name)).run_id != before
+
+
 def test_every_registered_name_resolves() -> None:
     for task in TASKS:
         for method in METHODS:
