@@ -164,6 +164,8 @@ def test_seeds() -> None:
         ({"steps": 0}, "steps = 0: must be a positive whole number"),
         ({"settings": {"ppo.minibatch_size": 4096}}, "ppo.minibatch_size = 4096 exceeds the 2048 samples"),
         ({"settings": {"loop.intrinsic_weight": 0.0}}, "both 0"),
+        ({"settings": {"loop.envs": 65, "loop.rollout": 64}}, "is less than loop.envs = 65"),
+        ({"seeds": 10**9}, "at most 65536 seeds"),
         ({"task": "nowhere:Task"}, "no module 'nowhere'"),
         ({"task": "json:JSONDecoder"}, "not a subclass of curiax.AbstractTask"),
         ({"method": "curiax:AbstractCuriosity"}, "does not define loss, reward"),
@@ -175,6 +177,13 @@ def test_bad_requests_are_refused_with_a_remedy(change: dict[str, Any], message:
     request = {"task": "mountain-car", "method": "lbs", **change}
     with pytest.raises(UsageError, match=message):
         resolve(Experiment(**request))
+
+
+def test_a_subclass_of_lbs_gets_the_presets_beta() -> None:
+    class Mine(LBS):
+        """LBS under another name."""
+
+    assert resolve(Experiment("mountain-car-frozen", Mine)).settings["method.beta"] == 2.0
 
 
 BROKEN = """

@@ -15,7 +15,7 @@ import pytest
 import curiax
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import compile_chunk, first_states, padded, place, seed_mesh
-from curiax.train.loop import TrainState, as_seen, collect, learn
+from curiax.train.loop import TrainState, as_seen, bonus_metrics, collect, learn
 
 SMALL = {
     "loop.rollout": 128,
@@ -219,3 +219,61 @@ def test_no_collective_on_the_seed_axis() -> None:
     arrays, static = place(first_states(plan.setup, plan.build_model, (0, 1)), mesh)
     text = compile_chunk(plan.setup, static, mesh, 1, arrays).as_text()  # pyright: ignore
     assert not [word for word in ("all-reduce", "all-gather", "collective-permute", "all-to-all") if word in text]
+
+
+def test_bonus_statistics_are_those_of_the_raw_bonus() -> None:
+    """Mean, median, deviation, maximum and the share paid at episode ends, of a bonus that is known."""
+    _, state, (_, _, rollout) = collected()
+    raw = jnp.asarray(np.random.default_rng(0).exponential(size=(128, 1)), jnp.float32).at[99].set(20.0)
+    found = bonus_metrics(rollout, raw, raw / 2, state.learner)
+    values = np.asarray(raw, np.float64)
+    expected = {
+        "bonus/mean": values.mean(),
+        "bonus/median": np.median(values),
+        "bonus/std": values.std(),
+        "bonus/max": 20.0,
+        "bonus/border_share": 20.0 / values.sum(),
+        "bonus/paid_mean": values.mean() / 2,
+        "reward/episodes_ended": 1,
+    }
+    for name, value in expected.items():
+        assert float(found[name]) == pytest.approx(value, rel=1e-4), name
+
+
+def test_the_policy_starts_as_the_card_says() -> None:
+    """Method cards 2.2: orthogonal, gain √2 in hidden layers and value head, 1 for the mean, biases and log-std 0."""
+    policy = one_state(plan_for()).agent.policy
+
+    def gains(weight: Any) -> np.ndarray:
+        return np.linalg.svd(np.asarray(weight), compute_uv=False)
+
+    for layer in (*policy.actor.layers, *policy.critic.layers):
+        np.testing.assert_allclose(gains(layer.weight), 2**0.5, rtol=1e-5)
+        np.testing.assert_array_equal(layer.bias, 0)
+    np.testing.assert_allclose(gains(policy.head.weight), 1.0, rtol=1e-5)
+    np.testing.assert_array_equal(policy.log_std, 0)
+
+
+def test_models_start_as_torch_does() -> None:
+    """Uniform within ±1/√inputs, weights and biases, in every layer of LBS."""
+    model = one_state(plan_for()).curiosity
+    for layer in (*model.trunk.layers, *model.posterior_trunk.layers, model.prior_head.both, model.reconstruction):
+        bound = layer.weight.shape[0] ** -0.5
+        values = np.concatenate([np.ravel(layer.weight), layer.bias])
+        assert np.abs(values).max() <= bound
+        if values.size > 100:
+            assert np.std(values) == pytest.approx(bound / 3**0.5, rel=0.15)
+
+
+@pytest.mark.parametrize("successor", ["reset", "true", "drop"])
+def test_episodic_memory_follows_the_episodes_across_rollouts(successor: str) -> None:
+    """After 128, then 256 steps of 100-step episodes the memory holds this episode's 28, then 56 states."""
+    plan = plan_for(method="ride", loop__successor=successor)
+    mesh = seed_mesh(jax.devices()[:1])
+    arrays, static = place(first_states(plan.setup, plan.build_model, (0,)), mesh)
+    call = compile_chunk(plan.setup, static, mesh, 1, arrays)
+    written = []
+    for _ in range(2):
+        arrays, _ = call(arrays)
+        written.append(int(arrays.learner.memory.written[0, 0]))
+    assert written == [28, 56]

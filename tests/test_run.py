@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,7 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
     assert manifest["identity"]["settings"]["ppo.clip"] == 0.2
     assert manifest["versions"]["jax"] == jax.__version__
     assert set(manifest["seconds"]) == {"start", "train"}
+    assert manifest["command"] == shlex.join(sys.argv)
     assert Experiment.from_json(manifest["experiment"]) == experiment
 
 

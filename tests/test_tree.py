@@ -169,3 +169,10 @@ def test_adam_clips_the_norm_of_the_whole_gradient(max_norm: float | None) -> No
         x = x + update
         path.append(x)
     np.testing.assert_allclose(np.array(path), plain_adam(gradients, 0.1, 0.3, max_norm), rtol=1e-4)
+
+
+def test_a_long_shuffle_is_still_one() -> None:
+    """Few random bits are left in a word that must hold a large index: neighbours must not come out in order."""
+    order = np.asarray(shuffle(jax.random.key(0), 1 << 17))
+    assert np.array_equal(np.sort(order), np.arange(1 << 17))
+    assert 0.48 < np.mean(np.diff(order) > 0) < 0.52

@@ -84,8 +84,11 @@ def shuffle(key: PRNGKey, n: int) -> Int[Array, " n"]:
 
     Each word holds random high bits over its own index, so a single-operand sort suffices: a quarter of a
     training run went into the two-operand sorts of `jax.random.permutation`. Equal high bits (expected
-    once per 2048-permutation) fall back to index order.
+    once per 2048-permutation) fall back to index order, so beyond 2¹⁶ entries, where too few random bits are
+    left, the slower way is taken.
     """
+    if n > 1 << 16:
+        return jax.random.permutation(key, n).astype(jnp.int32)
     mask = (1 << max(1, (n - 1).bit_length())) - 1
     words = (jax.random.bits(key, (n,)) & jnp.uint32(0xFFFFFFFF ^ mask)) | jnp.arange(n, dtype=jnp.uint32)
     return (jnp.sort(words) & jnp.uint32(mask)).astype(jnp.int32)

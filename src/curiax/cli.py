@@ -270,7 +270,11 @@ def command_reproduce(args: list[str]) -> int:
     said = parse(reproduce_class(), args, "reproduce", text)
     suite = find_suite(said.suite)
     chosen = experiments(
-        suite, methods=said.methods or None, seeds=seeds_from(said.seeds), steps=said.steps, preset=said.preset
+        suite,
+        methods=tuple(dict.fromkeys(said.methods)) or None,
+        seeds=seeds_from(said.seeds),
+        steps=said.steps,
+        preset=said.preset,
     )
     coverage = resolve(chosen[0]).setup.loop.coverage
     out = said.out or Path("runs") / suite.name
@@ -284,7 +288,7 @@ def command_reproduce(args: list[str]) -> int:
     if said.json:
         print(json.dumps({"suite": suite.name, "rows": as_json(table), "figures": [str(f) for f in figures]}, indent=2))
         return 0
-    methods = list(said.methods or suite.methods)
+    methods = list(dict.fromkeys(said.methods or suite.methods))
     print_table(
         suite.title,
         ["method", *suite.tasks, *(["change"] * (len(suite.tasks) - 1))],
@@ -292,7 +296,8 @@ def command_reproduce(args: list[str]) -> int:
     )
     seeds = len(results[0].plan.seeds)
     partition = {"cells": "the paper's cells", "bins": "honest bins"}[coverage]
-    print(f"coverage in {partition} (%), mean of {seeds} seeds [95 % bootstrap interval]")
+    spread = f"mean of {seeds} seeds [95 % bootstrap interval]" if seeds > 1 else "one seed, so no interval"
+    print(f"coverage in {partition} (%), {spread}")
     print(f"figure: {figures[0]}\ntable:  {out / 'table.json'}")
     return 0
 

@@ -22,10 +22,10 @@ class InverseDynamics(eqx.Module):
     inverse: MLP
     spec: Spec = eqx.field(static=True)
 
-    def __init__(self, spec: Spec, size: int, width: int, *, key: Source) -> None:
+    def __init__(self, spec: Spec, size: int, width: int, *, key: Source, inverse_layers: int = 1) -> None:
         rng = generator(key)
         self.encoder = MLP([spec.obs_size, width, width, size], key=rng)
-        self.inverse = MLP([2 * size, width, spec.action.size], key=rng)
+        self.inverse = MLP([2 * size, *[width] * inverse_layers, spec.action.size], key=rng)
         self.spec = spec
 
     def __call__(self, obs: Float[Array, "..."]) -> Vector:

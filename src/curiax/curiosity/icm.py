@@ -9,7 +9,7 @@ Pathak, Agrawal, Efros, Darrell: Curiosity-driven Exploration by Self-supervised
 Choices (LBS's own control networks were never released):
 
 * φ is a ReLU network 32-32 with as many features as the observation has entries; the forward model is 32-32;
-  the inverse model has one hidden layer of 32, as the original's has one.
+  the inverse model has one hidden layer of 32, as the original's has one; `inverse_layers` sets more.
 * `feature_gradient="inverse"`: only the inverse loss trains φ, as the LBS paper describes its baseline;
   `"both"` lets the forward loss reach φ too, as the original code does.
 * `forward_weight` w = 0.2 (original); continuous actions are predicted by mean squared error.
@@ -57,6 +57,7 @@ class ICM(AbstractCuriosity):
         key: PRNGKey,
         forward_weight: Fraction = 0.2,
         feature_gradient: Literal["inverse", "both"] = "inverse",
+        inverse_layers: Count = 1,
         width: Count = 32,
         feature_size: Count | None = None,
     ) -> None:
@@ -67,12 +68,13 @@ class ICM(AbstractCuriosity):
             key: draws the parameters.
             forward_weight: w, the forward loss's share of the loss.
             feature_gradient: train φ by the `inverse` loss only, or by `both`.
+            inverse_layers: hidden layers of the inverse model.
             width: hidden units in each layer.
             feature_size: number of features; None takes the observation's size.
         """
         rng = generator(key)
         size = feature_size or spec.obs_size
-        self.features = InverseDynamics(spec, size, width, key=rng)
+        self.features = InverseDynamics(spec, size, width, key=rng, inverse_layers=inverse_layers)
         self.forward = MLP([size + spec.action.size, width, width, size], key=rng)
         self.spec, self.forward_weight, self.feature_gradient = spec, forward_weight, feature_gradient
 

@@ -26,7 +26,7 @@ class Preset:
 
     def method_settings(self, method: type[AbstractCuriosity], task: AbstractTask) -> dict[str, Any]:
         """What the preset sets of a method on a task."""
-        if method is not LBS:
+        if not issubclass(method, LBS):
             return {}
         return {"beta": self.beta[task.stochastic], **self.lbs}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib.metadata
+import os
 import platform
 import shlex
 import sys
@@ -18,7 +19,7 @@ import jax
 import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import NonFiniteError
+from .._errors import NonFiniteError, UsageError
 from ..train import devices
 from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
 from . import folder
@@ -71,6 +72,8 @@ def run(
     task, the method and the folder have been checked.
     """
     begun = time.perf_counter()
+    if out is not None and not isinstance(out, str | os.PathLike):
+        raise UsageError(f"out = {out!r}: must be a folder's path, or None to keep the results in memory.")
     devices.prepare()
     plan = resolve(experiment)
     where = None if out is None else Path(out)

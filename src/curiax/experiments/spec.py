@@ -22,6 +22,8 @@ from ..train.loop import LoopSettings, Setup
 from .presets import PRESETS
 from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
 
+#: A bound against slips of the finger; memory ends long before.
+MOST_SEEDS = 65_536
 GROUPS = {"ppo": PPOSettings, "learner": LearnerSettings, "loop": LoopSettings, "remote": RemoteSettings}
 
 
@@ -136,6 +138,8 @@ def plain(name: str, value: Any) -> Any:
 def seed_list(seeds: int | Iterable[int]) -> tuple[int, ...]:
     """0..n-1 for a number, or the seeds as given; each a distinct integer in 0..2³²−1."""
     if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
+        if seeds > MOST_SEEDS:
+            raise UsageError(f"seeds = {seeds}: at most {MOST_SEEDS} seeds can be trained at once.")
         seeds = range(int(seeds))
     if isinstance(seeds, bool | str) or not isinstance(seeds, Iterable):
         raise UsageError(f"seeds = {seeds!r}: give a number of seeds, or a list of them.")
@@ -258,6 +262,11 @@ def check_sizes(ppo: PPOSettings, learner: LearnerSettings, loop: LoopSettings) 
                 f"{name} = {size} exceeds the {samples} samples of one rollout ({loop.rollout} steps x "
                 f"{loop.envs} environments): lower it or raise loop.rollout."
             )
+    if learner.minibatch_size < loop.envs:
+        raise UsageError(
+            f"learner.minibatch_size = {learner.minibatch_size} is less than loop.envs = {loop.envs}: the model's "
+            "minibatches take all environments of a time step; raise it."
+        )
     if loop.extrinsic_weight == 0 and loop.intrinsic_weight == 0:
         raise UsageError(
             "loop.extrinsic_weight and loop.intrinsic_weight are both 0: there is no reward to learn from."
