@@ -181,6 +181,40 @@ def test_check_says_what_is_broken(capsys: pytest.CaptureFixture[str], monkeypat
     assert "says its bonus is never negative" in text
 
 
+def test_settings_of_every_kind_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("kinds.py").write_text(
+        "import jax, jax.numpy as jnp, curiax\n"
+        "class Kinds(curiax.AbstractCuriosity):\n"
+        "    'Many kinds of settings.'\n"
+        "    def __init__(self, spec, *, key, sizes: tuple[int, ...] = (1, 2), names: list[str] = ['a'],\n"
+        "                 no_bias: bool = False, shape=jax.nn.relu, plain=3, maybe: float | None = None):\n"
+        "        assert isinstance(sizes, tuple)\n"
+        "    def reward(self, memory, t, *, key): return memory, jnp.sum(t.obs ** 2)\n"
+        "    def loss(self, t, *, draw): return jnp.zeros(()), {}\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    line = [
+        "run",
+        "mountain-car",
+        "--method",
+        "kinds:Kinds",
+        *QUICK,
+        "--ppo.minibatch-size",
+        "64",
+        "--quiet",
+        "--out",
+        "k",
+    ]
+    said = ["--method.sizes", "4", "5", "--method.no-bias", "--method.plain", "7", "--method.maybe", "0.5"]
+    assert call(*line, *said) == 0
+    settings = json.loads(Path("k/manifest.json").read_text())["identity"]["settings"]
+    found = {name.removeprefix("method."): value for name, value in settings.items() if name.startswith("method.")}
+    assert found["shape"].endswith(":relu")
+    del found["shape"]
+    assert found == {"sizes": [4, 5], "names": ["a"], "no_bias": True, "plain": 7, "maybe": 0.5}
+    assert call(*line, *said) == 0
+
+
 def test_reproduce_makes_table_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "4096", "--seeds", "3", "--out", "suite"]
     assert call(*line, "--quiet") == 0

@@ -42,7 +42,7 @@ def shaped(who: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 def described(leaf: Any) -> str:
     """Shape and type of an array, in words."""
-    return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else repr(type(leaf).__name__)
+    return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else f"a Python {type(leaf).__name__} (use jnp)"
 
 
 def expect(who: str, leaf: Any, shape: tuple[int, ...], kind: Any, remedy: str = "") -> None:

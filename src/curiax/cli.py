@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import os
@@ -104,10 +105,13 @@ def settings_class(title: str, build: Callable[..., Any], values: Mapping[str, A
     fields = []
     for name, (kind, default) in signature(build).items():
         value = values.get(name, default)
-        if callable(value):
+        if callable(default):
             continue  # functions can be set from Python only
+        if isinstance(default, tuple):
+            value = tuple(value)  # settings are kept as JSON has them, and JSON has no tuples
         kind = type(value) if kind is Any else kind
-        fields.append((name, Annotated[kind, tyro.conf.arg(help=told.get(name, ""))], value))
+        fresh = dataclasses.field(default_factory=lambda value=value: copy.copy(value))
+        fields.append((name, Annotated[kind, tyro.conf.arg(help=told.get(name, ""))], fresh))
     return dataclasses.make_dataclass(title, fields, frozen=True)
 
 
