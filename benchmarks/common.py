@@ -152,7 +152,7 @@ def start_facts() -> dict[str, Any]:
     """The machine, the software and the moment; taken before measuring, so that the load is other people's."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(sys.argv),
+        "command": shlex.join(sys.argv).replace(f"{ROOT}/", ""),
         "commit": git("rev-parse", "HEAD"),
         "uncommitted_source": git("status", "--porcelain", "--", "src"),
         "cpu": cpu_model(),
