@@ -74,7 +74,7 @@ def main() -> None:
     check_task(Puck)
     for method in ("lbs", "random"):
         result = curiax.run(curiax.Experiment(Puck, method, seeds=2, steps=20_480))
-        print(f"{method:8s} coverage of each seed: {result.final('coverage/bins')}")
+        print(f"{method:8s} coverage of each seed: {result.final()}")
 
 
 if __name__ == "__main__":

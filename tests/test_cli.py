@@ -121,6 +121,8 @@ def test_seeds() -> None:
         ("run mountain-car --method lsb", 2, "Did you mean 'lbs'"),
         ("run mountain-car --method lbs --seeds many", 2, "give a number of seeds (8), a list"),
         ("run mountain-car --method lbs --seeds 3,3", 2, "repeats a seed"),
+        ("run mountain-car --method lbs --seeds 0-99999999999", 2, "at most 65536 seeds"),
+        ("run mountain-car --method lbs --seeds 99999999999", 2, "at most 65536 seeds"),
         ("run mountain-car --method lbs --method.beta -1", 2, "must be greater than or equal to 0"),
         ("run mountain-car --method lbs --method.beta x", 2, "could not convert string to float"),
         ("run mountain-car --method lbs --method.betta 1", 2, "--method.beta"),

@@ -11,19 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small import SMALL
 
 import curiax
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import compile_chunk, first_states, padded, place, seed_mesh
 from curiax.train.loop import TrainState, as_seen, bonus_metrics, collect, learn
-
-SMALL = {
-    "loop.rollout": 128,
-    "ppo.minibatch_size": 64,
-    "ppo.epochs": 2,
-    "learner.minibatch_size": 64,
-    "learner.epochs": 2,
-}
 
 
 def plan_for(task: Any = "mountain-car", method: Any = "lbs", **changes: Any) -> Plan:

@@ -15,19 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
+from small import SMALL
 
 import curiax
 from curiax._errors import NonFiniteError, OutputError
 from curiax.experiments.run import run
 from curiax.experiments.spec import Experiment
 
-SMALL = {
-    "loop.rollout": 128,
-    "ppo.minibatch_size": 64,
-    "ppo.epochs": 2,
-    "learner.minibatch_size": 64,
-    "learner.epochs": 2,
-}
 QUICK = Experiment("mountain-car", "random", seeds=(0, 4, 7), steps=512, settings=SMALL)
 
 
@@ -250,6 +244,18 @@ def test_settings_of_every_kind_survive_the_manifest(tmp_path: Path) -> None:
     assert kept["method.sizes"] == [3, 4]
     assert kept["method.no_bias"] is True
     assert kept["method.shape"].endswith("tanh")
+
+
+def test_the_headline_is_what_the_task_counts() -> None:
+    """A task with one grid of any name, and one that counts nothing, have a headline too."""
+    from curiax.testing import NoisyArm
+
+    result = run(QUICK)
+    assert result.final() == result.final("coverage/cells")
+    with pytest.raises(curiax.UsageError, match=r"unknown metric 'coverage/cell'.*coverage/cells"):
+        result.final("coverage/cell")
+    nothing = run(Experiment(NoisyArm, "random", seeds=2, steps=256, settings=SMALL))
+    assert nothing.final() == {0: 0.0, 1: 0.0}
 
 
 def test_a_damaged_run_is_refused_by_name(tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def descend(
 def shuffle(key: PRNGKey, n: int) -> Int[Array, " n"]:
     """A random order of `0..n-1`, by one sort of 32-bit words.
 
-    Each word holds random high bits over its own index, so a single-operand sort suffices: a quarter of a
-    training run went into the two-operand sorts of `jax.random.permutation`. Equal high bits (expected
+    Each word holds random high bits over its own index, so a single-operand sort suffices, where
+    `jax.random.permutation` makes several passes with two operands. Equal high bits (expected
     once per 2048-permutation) fall back to index order, so beyond 2¹⁶ entries, where too few random bits are
     left, the slower way is taken.
     """

@@ -67,12 +67,16 @@ def parse(kind: Any, args: Sequence[str], command: str, description: str) -> Any
 
 def seeds_from(text: str) -> int | tuple[int, ...]:
     """`8` is seeds 0 to 7; `0,1,5` and `2000-2031` are those seeds; `5,` is seed 5 alone."""
+    from .experiments.spec import MOST_SEEDS
+
     try:
         if text.strip().isdigit():
             return int(text)
         chosen: list[int] = []
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             first, dash, last = part.partition("-")
+            if dash and int(last) - int(first) >= MOST_SEEDS:
+                raise UsageError(f"--seeds {text!r}: at most {MOST_SEEDS} seeds can be trained at once.")
             chosen += range(int(first), int(last) + 1) if dash else [int(first)]
         return tuple(chosen)
     except ValueError:

@@ -1,7 +1,7 @@
 """Layers and their initialisation.
 
 Parameters are drawn on the host by NumPy, from a stream that is a pure function of the JAX key: compiling
-the initialisers in XLA took longer than compiling the training loop. It follows that layers are built
+the initialisers in XLA would take a good part of the start-up. It follows that layers are built
 outside `jit` and `vmap`; `ensemble` replaces `vmap` over keys.
 """
 

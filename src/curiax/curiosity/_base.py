@@ -47,7 +47,7 @@ class AbstractCuriosity(eqx.Module):
     def draw(self, key: PRNGKey) -> PyTree:
         """The randomness of one `loss`: by default the key itself.
 
-        It is called in bulk ahead of the gradient steps, where random numbers are several times cheaper.
+        It is called in bulk ahead of the gradient steps, where random numbers are cheaper than one by one inside them.
         """
         return key
 

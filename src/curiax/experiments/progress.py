@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 import numpy as np
@@ -40,11 +40,16 @@ class Silent(AbstractProgress):
         pass
 
 
-def headline(latest: Mapping[str, np.ndarray], metric: str) -> str:
-    """The one number to show: coverage where it is counted, else the mean bonus."""
-    name = f"coverage/{metric}"
-    if name not in latest:
-        name = next((key for key in latest if key.startswith("coverage/")), "bonus/mean")
+def headline_metric(names: Iterable[str], grid: str) -> str:
+    """The one metric to show: coverage of that grid, else of another that the task has, else the mean bonus."""
+    counted = [name for name in names if name.startswith("coverage/")]
+    wanted = f"coverage/{grid}"
+    return wanted if wanted in counted else next(iter(counted), "bonus/mean")
+
+
+def headline(latest: Mapping[str, np.ndarray], grid: str) -> str:
+    """The headline metric, averaged over seeds, in words."""
+    name = headline_metric(latest, grid)
     value = float(np.mean(latest[name]))
     if name.startswith("coverage/"):
         return f"coverage {value:5.1f} % ({name.removeprefix('coverage/')})"

@@ -19,11 +19,11 @@ import jax
 import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import NonFiniteError, UsageError
+from .._errors import NonFiniteError, UsageError, unknown
 from ..train import devices
 from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
 from . import folder
-from .progress import AbstractProgress, Silent
+from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .spec import Experiment, Plan, resolve
 
@@ -54,10 +54,12 @@ class RunResult:
     reused: bool
 
     def final(self, metric: str | None = None) -> dict[int, float]:
-        """Each seed's last value of a metric; by default of the coverage that headlines."""
+        """Each seed's last value of a metric; by default of the coverage that headlines, or the mean bonus."""
         import polars as pl
 
-        name = metric or f"coverage/{self.plan.setup.loop.coverage}"
+        name = metric or headline_metric(self.metrics.columns, self.plan.setup.loop.coverage)
+        if name not in self.metrics.columns:
+            raise unknown("metric", name, self.metrics.columns)
         last = self.metrics.filter(pl.col("iteration") == pl.col("iteration").max())
         return dict(zip(last["seed"].to_list(), last[name].to_list(), strict=True))
 

@@ -81,7 +81,7 @@ def padded(seeds: Sequence[int], devices: int) -> tuple[int, ...]:
 def place(state: TrainState, mesh: Mesh) -> tuple[Arrays, Any]:
     """The arrays of the state, spread over the mesh by seed, and its static rest."""
     arrays, static = eqx.partition(state, eqx.is_array)
-    # By way of the host: moving sixty small arrays between devices one by one takes ten times as long.
+    # By way of the host: moving dozens of small arrays from device to device, one by one, is much slower.
     arrays = jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x), arrays)
     return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("seed"))), static
 
@@ -105,7 +105,7 @@ def compile_chunk(
     spread = jax.shard_map(jax.vmap(one_seed), mesh=mesh, in_specs=seed, out_specs=seed, check_vma=False)
     # Said explicitly because the compiler would replicate empty arrays, and the next call would not fit.
     program = jax.jit(spread, donate_argnums=0, out_shardings=NamedSharding(mesh, seed))
-    # LLVM's highest level buys a quarter more compile time and nothing else: the work is in matrix kernels.
+    # LLVM's highest level only lengthens compilation here: the work is in matrix kernels.
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     options: Any = {"xla_backend_optimization_level": 2} if on_cpu else None
     return program.lower(arrays).compile(compiler_options=options)
