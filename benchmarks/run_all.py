@@ -21,6 +21,7 @@ QUICK = {
     "startup": ("--repeats", "1", "--warm", "1"),
     "method_cost": ("--repeats", "2", "--steps", "20480"),
     "seed_scaling": ("--repeats", "2", "--steps", "20480"),
+    "suite": ("--repeats", "1", "--steps", "2048"),
     "against_sb3": ("--repeats", "1", "--steps", "20480", "--rollouts", "1"),
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 from curiax.cli import main, option, seeds_from
 from curiax.experiments.registry import METHODS, TASKS
+from curiax.experiments.suites import SUITES
 
 QUICK = ["--seeds", "2", "--steps", "512", "--loop.rollout", "128"]
 
@@ -40,7 +41,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(capsys.readouterr().out)
     assert data["methods"] == list(METHODS)
     assert data["tasks"] == list(TASKS)
-    assert data["suites"] == ["noisy-tv"]
+    assert data["suites"] == list(SUITES)
     assert call("list") == 0
     text = capsys.readouterr().out
     assert all(name in text for name in (*METHODS, *TASKS))
@@ -68,7 +69,7 @@ def test_run_writes_prints_and_reuses(capsys: pytest.CaptureFixture[str]) -> Non
     assert call("run", "mountain-car", "--method", "random", *QUICK, "--out", "here") == 0
     captured = capsys.readouterr()
     assert "coverage (cells)" in captured.out
-    assert "95 % interval" in captured.out
+    assert "(2 seeds: no interval)" in captured.out
     assert "step 512 of 512" in captured.err
     assert sorted(p.name for p in Path("here").iterdir()) == ["manifest.json", "metrics.parquet"]
     assert call("run", "mountain-car", "--method", "random", *QUICK, "--out", "here", "--json") == 0
@@ -131,6 +132,13 @@ def test_seeds() -> None:
         ("run mountain-car --method random --out /proc/nowhere", 2, "cannot write to"),
         ("reproduce noisytv", 2, "Did you mean 'noisy-tv'"),
         ("reproduce noisy-tv --methods lbs lbz", 2, "Did you mean 'lbs'"),
+        ("reproduce lbs-ablation --preset curiax", 2, "compares presets itself"),
+        ("reproduce noisy-tv --preset curias", 2, "Did you mean 'curiax'"),
+        ("report", 2, "name the folders of the runs"),
+        ("report nowhere", 2, "nowhere is not a folder"),
+        ("report .", 2, "no finished runs in"),
+        ("verify", 2, "name the folders to verify"),
+        ("verify nowhere", 2, "no readable table.json"),
         ("cite", 2, "name the methods"),
         ("cite ibs", 2, "Did you mean 'lbs'"),
         ("check nowhere:Nothing", 2, "no module 'nowhere'"),
@@ -221,15 +229,53 @@ def test_reproduce_makes_table_and_figures(capsys: pytest.CaptureFixture[str]) -
     line = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "4096", "--seeds", "3", "--out", "suite"]
     assert call(*line, "--quiet") == 0
     text = capsys.readouterr().out
-    assert "mountain-car-frozen" in text
-    assert "suite/coverage.png" in text
+    assert "Mountain Car Frozen" in text
+    assert "suite/report.html" in text
+    assert "not comparable" in text, "a shortened run must not be compared with the paper"
     table = json.loads(Path("suite/table.json").read_text())
-    assert [row["task"] for row in table["rows"]] == ["mountain-car", "mountain-car-frozen"]
-    assert Path("suite/coverage.png").stat().st_size > 10_000
-    before = Path("suite/coverage.svg").read_bytes()
+    assert {row["task"] for row in table["rows"]} == {"mountain-car", "mountain-car-frozen"}
+    assert Path("suite/figures/coverage.png").stat().st_size > 10_000
+    before = {path: path.read_bytes() for path in Path("suite").rglob("*") if path.is_file()}
     assert call(*line, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == table["rows"]
-    assert Path("suite/coverage.svg").read_bytes() == before
+    assert json.loads(capsys.readouterr().out) == table
+    assert {path: path.read_bytes() for path in Path("suite").rglob("*") if path.is_file()} == before
+    assert call("verify", "suite") == 0
+    assert "0 differ" in capsys.readouterr().out
+
+
+def test_suites_can_share_runs_under_their_own_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--methods", "random", "--steps", "2048", "--seeds", "2", "--quiet", "--runs", "store"]
+    assert call("reproduce", "mountain-car", *line, "--out", "a") == 0
+    assert call("reproduce", "noisy-tv", *line, "--out", "b") == 0
+    assert len(list(Path("store").iterdir())) == 2
+    assert call("report", "store", "--out", "c", "--title", "Mine") == 0
+    capsys.readouterr()
+    assert "<title>Mine" in Path("c/report.html").read_text()
+    assert call("verify", "a", "b", "c") == 0
+    assert capsys.readouterr().out.count("ok  ") == 3
+    assert call("verify", ".") == 0
+    assert capsys.readouterr().out.count("ok  ") == 3
+    table = json.loads(Path("a/table.json").read_text())
+    table["rows"][0]["mean"] = 99.0
+    Path("a/table.json").write_text(json.dumps(table))
+    assert call("verify", "a", "b") == 1
+    text = capsys.readouterr().out
+    assert "mean is 99.0" in text
+    assert "FAIL a" in text
+    assert "ok   b" in text
+
+
+def test_a_report_of_the_users_own_method(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code is not imported again: a report only reads."""
+    examples = Path(__file__).parent.parent / "examples"
+    monkeypatch.syspath_prepend(str(examples))
+    line = ["run", "mountain-car-frozen", "--method", "new_method:EmbeddingDistance", "--steps", "2048", "--quiet"]
+    assert call(*line, "--seeds", "2", "--out", "runs/own") == 0
+    sys.modules.pop("new_method", None)
+    assert call("report", "runs", "--out", "made") == 0
+    assert "new_method" not in sys.modules
+    assert "new_method:EmbeddingDistance" in Path("made/report.html").read_text()
+    capsys.readouterr()
 
 
 def test_reproduce_leaves_foreign_files_alone(capsys: pytest.CaptureFixture[str]) -> None:

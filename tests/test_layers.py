@@ -19,6 +19,7 @@ LAYERS = [
     {"experiments", "testing"},
     {"report", "integrations"},
     {"cli", "__init__"},
+    {"__main__"},
 ]
 
 

@@ -42,11 +42,12 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
         (seed, k, 128 * (k + 1)) for seed in (0, 5, 3) for k in range(4)
     ]
     expected = {
-        *(f"{what}/{grid}" for what in ("coverage", "reachable", "occupancy") for grid in ("cells", "bins")),
+        *(f"{what}/{grid}" for what in ("coverage", "reachable", "occupancy", "paid") for grid in ("cells", "bins")),
         *(f"bonus/{name}" for name in ("mean", "median", "std", "max", "border_share", "scale", "paid_mean")),
         *(f"policy/{name}" for name in ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")),
         *(f"policy/{name}" for name in ("explained_variance", "value_mean", "advantage_std", "action_std")),
         *(f"model/{name}" for name in ("loss", "kl", "posterior_entropy", "cross_entropy", "reconstruction")),
+        "probe/car",
         "reward/extrinsic_mean",
         "reward/episodes_ended",
     }
@@ -58,7 +59,7 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
     assert manifest["experiment"] == experiment.as_json()
     assert manifest["identity"]["settings"]["ppo.clip"] == 0.2
     assert manifest["versions"]["jax"] == jax.__version__
-    assert set(manifest["seconds"]) == {"start", "train"}
+    assert set(manifest["seconds"]) == {"start", "train", "cpu"}
     assert manifest["command"] == shlex.join(sys.argv)
     assert Experiment.from_json(manifest["experiment"]) == experiment
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ._errors import ContractError, CuriaxError
 from ._types import Box, Grid, Spec, Transition
 from .curiosity import AbstractCuriosity
-from .envs import AbstractTask
+from .envs import AbstractTask, Probe
 
 
 def one_action(spec: Spec) -> jax.Array:
@@ -92,6 +92,34 @@ def check_task_shapes(task: AbstractTask, name: str) -> None:
         raise ContractError(f"the grids of {name} need the same number of axes: all partition what track() returns.")
     if len({grid.name for grid in task.grids}) != len(task.grids):
         raise ContractError(f"the grids of {name} need different names.")
+    drew = shaped(f"{name}.unlearnable()", task.unlearnable, one_action(spec))
+    if drew is not None:
+        expect(f"{name}.unlearnable()", drew, (), jnp.bool_)
+    check_probe(task, state, name)
+
+
+def check_probe(task: AbstractTask, state: Any, name: str) -> None:
+    """The probe has a state for every cell of one of the task's grids, and actions of the right shape."""
+    probe = shaped(f"{name}.probe()", task.probe)
+    if probe is None:
+        return
+    if not isinstance(probe, Probe):
+        raise ContractError(f"{name}.probe() must return a curiax.envs.Probe or None, not {type(probe).__name__}.")
+    grid = next((grid for grid in task.grids if grid.name == probe.grid), None)
+    if grid is None:
+        known = ", ".join(grid.name for grid in task.grids)
+        raise ContractError(f"{name}.probe() names the grid {probe.grid!r}; the task has {known or 'none'}.")
+    stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((grid.size, *leaf.shape), leaf.dtype), state)
+    same_tree(
+        f"the states of {name}.probe(), one for each of the {grid.size} cells of {grid.name!r},", stacked, probe.states
+    )
+    if not isinstance(probe.actions, dict) or not probe.actions:
+        raise ContractError(f"the actions of {name}.probe() must be a dict of names and actions [samples, ...].")
+    one = one_action(task.spec)
+    for label, actions in probe.actions.items():
+        kind = jnp.integer if jnp.issubdtype(one.dtype, jnp.integer) else jnp.floating
+        samples = actions.shape[0] if getattr(actions, "ndim", 0) else 1
+        expect(f"the actions {label!r} of {name}.probe()", actions, (samples, *one.shape), kind)
 
 
 def check_method_shapes(model: AbstractCuriosity, spec: Spec, name: str) -> None:

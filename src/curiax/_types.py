@@ -159,6 +159,11 @@ class Axis:
         low, high = Fraction(str(self.low)), Fraction(str(self.high))
         return np.array([float(low + (high - low) * k / self.parts) for k in range(self.parts + 1)])
 
+    @property
+    def middles(self) -> np.ndarray:
+        """The middle of each part."""
+        return (self.edges[:-1] + self.edges[1:]) / 2
+
 
 @dataclass(frozen=True)
 class Grid:

@@ -1,4 +1,4 @@
-"""The command line: run, reproduce, list, check, cite, doctor."""
+"""The command line: run, reproduce, report, verify, list, check, cite, doctor."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +19,16 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .experiments.run import RunResult
     from .experiments.spec import Plan
+    from .report.content import Content
 
 OVERVIEW = f"""curiax {__version__}: curiosity-driven exploration in JAX
 
 usage: curiax COMMAND ...
 
   run TASK --method M     train one method on one task, all seeds at once
-  reproduce SUITE         train a suite of methods and tasks; table and figure
+  reproduce SUITE         train a suite; its results beside the paper's, as table, figures and report.html
+  report DIR ...          the same from any finished runs, your own methods included
+  verify DIR ...          recompute kept tables from their stored curves
   list                    the methods, tasks, suites and presets
   check module:Class      hold your own method or task to the contract
   cite METHOD ...         BibTeX of the methods you used
@@ -192,7 +196,7 @@ def command_run(args: list[str]) -> int:
 
 def run_summary(result: RunResult) -> dict[str, Any]:
     """A finished run for machines."""
-    from .report.table import interval
+    from .report.statistics import interval
 
     coverage = sorted(name for name in result.metrics.columns if name.startswith(("coverage/", "reachable/")))
     final = {name: list(result.final(name).values()) for name in coverage}
@@ -225,7 +229,8 @@ def run_text(result: RunResult, asked: int | None) -> str:
         found = data["final"][f"coverage/{grid.name}"]
         band = found["interval"]
         text = f"  coverage ({grid.name:5s}) {found['mean']:5.1f} %"
-        text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else "  (one seed: no interval)"
+        few = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
+        text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else f"  ({few}: no interval)"
         share = data["final"].get(f"reachable/{grid.name}")
         lines.append(text + (f", {share['mean']:.1f} % of the {grid.reachable} reachable" if share else ""))
     if not result.plan.setup.task.grids:
@@ -254,11 +259,12 @@ def reproduce_class() -> type:
             "suite",
             Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="a suite of `curiax list`", metavar="SUITE")],
         ),
-        ("methods", Annotated[tuple[str, ...], arg("these methods instead of the suite's; module:Class too")], ()),
+        ("methods", Annotated[tuple[str, ...], arg("these lines instead of the suite's; module:Class too")], ()),
         ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
-        ("preset", Annotated[str, arg("paper-code, paper-text, clean or curiax")], "paper-code"),
-        ("out", Annotated[Path | None, arg("folder for runs, table and figure; None: runs/SUITE")], None),
+        ("preset", Annotated[str | None, arg("paper-code (also for None), paper-text, clean or curiax")], None),
+        ("out", Annotated[Path | None, arg("folder for report, table, figures and runs; None: runs/SUITE")], None),
+        ("runs", Annotated[Path | None, arg("folder of the runs, to share them between suites; None: OUT/runs")], None),
         ("json", Annotated[bool, arg("print the table as JSON")], False),
         ("quiet", Annotated[bool, arg("show no progress")], False),
     ]
@@ -266,15 +272,18 @@ def reproduce_class() -> type:
 
 
 def command_reproduce(args: list[str]) -> int:
-    """Train a suite and show its table and figure."""
+    """Train a suite; write its report, table and figures."""
     from .experiments.progress import for_terminal
     from .experiments.reproduce import claim, experiments, train_suite
     from .experiments.spec import resolve
     from .experiments.suites import find_suite
-    from .report.figures import coverage_curves
-    from .report.table import as_json, pivot, rows
+    from .report.publish import publish
+    from .report.record import Heading, condense
 
-    text = "Train every method of a suite on every task of it, all seeds at once; finished runs are reused."
+    text = (
+        "Train every line of a suite on every task of it, all seeds at once, and put the results beside the paper's: "
+        "a table, figures and report.html. Finished runs are reused, so the same command continues."
+    )
     said = parse(reproduce_class(), args, "reproduce", text)
     suite = find_suite(said.suite)
     chosen = experiments(
@@ -284,30 +293,107 @@ def command_reproduce(args: list[str]) -> int:
         steps=said.steps,
         preset=said.preset,
     )
-    coverage = resolve(chosen[0]).setup.loop.coverage
+    first = resolve(chosen[0])
     out = said.out or Path("runs") / suite.name
     claim(out)
-    results = train_suite(chosen, out, for_terminal(coverage, quiet=said.quiet or said.json))
-    metric = f"coverage/{coverage}"
-    table = rows(results, metric)
-    (out / "table.json").write_text(json.dumps({"suite": suite.name, "rows": as_json(table)}, indent=2) + "\n")
-    figures = [out / "coverage.png", out / "coverage.svg"]
-    coverage_curves(results, metric, suite.title, figures)
+    progress = for_terminal(first.setup.loop.coverage, quiet=said.quiet or said.json)
+    results = train_suite(chosen, said.runs or out / "runs", progress)
+    # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
+    records = [
+        condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
+        for result in results
+    ]
+    presets = sorted({experiment.preset for experiment in chosen})
+    lead = f"{suite.summary[0].upper()}{suite.summary[1:]}. {len(first.seeds)} seeds of {first.steps:,} steps each, "
+    lead += f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}."
+    heading = Heading(suite.title, lead, suite.name, suite.reference, reproduce_command(said))
+    made = publish(records, heading, out)
     if said.json:
-        print(json.dumps({"suite": suite.name, "rows": as_json(table), "figures": [str(f) for f in figures]}, indent=2))
+        print((out / "table.json").read_text(), end="")
         return 0
-    methods = list(dict.fromkeys(said.methods or suite.methods))
-    print_table(
-        suite.title,
-        ["method", *suite.tasks, *(["change"] * (len(suite.tasks) - 1))],
-        pivot(table, suite.tasks, methods),
-    )
-    seeds = len(results[0].plan.seeds)
-    partition = {"cells": "the paper's cells", "bins": "honest bins"}[coverage]
-    spread = f"mean of {seeds} seeds [95 % bootstrap interval]" if seeds > 1 else "one seed, so no interval"
-    print(f"coverage in {partition} (%), {spread}")
-    print(f"figure: {figures[0]}\ntable:  {out / 'table.json'}")
+    print_content(made.content)
+    print(f"report:  {out / 'report.html'}\ntable:   {out / 'table.json'}\nfigures: {out / 'figures'}")
     return 0
+
+
+def reproduce_command(said: Any) -> str:
+    """The command without what does not change the result."""
+    words = ["curiax", "reproduce", said.suite, *(["--methods", *said.methods] if said.methods else [])]
+    words += ["--seeds", said.seeds]
+    words += ["--steps", str(said.steps)] if said.steps is not None else []
+    words += ["--preset", said.preset] if said.preset else []
+    return shlex.join(words)
+
+
+def print_content(content: Content) -> None:
+    """Notices, tables and verdicts on claims, for people."""
+    for table in content.tables[1:] if len(content.tables) > 1 else content.tables:
+        columns = [k for k, name in enumerate(table.header) if name != "p"]
+        lines = [[row[k].text for k in columns] for row in table.rows]
+        print_table(table.caption, [table.header[k] or "method" for k in columns], lines)
+    if content.tables:
+        print(content.tables[0].note)
+    for claim in content.claims:
+        print(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
+    for notice in content.notices:
+        print(f"{notice.level}: {notice.text}")
+
+
+# --- report, verify ---------------------------------------------------------------------------------------
+
+
+def folders_field(text: str) -> tuple[str, Any]:
+    """A positional list of folders."""
+    import tyro
+
+    return "folders", Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help=text, metavar="DIR")]
+
+
+def command_report(args: list[str]) -> int:
+    """A report of any finished runs."""
+    import tyro
+
+    from .experiments.reproduce import claim
+    from .report.publish import publish
+    from .report.record import Heading, gather
+
+    fields = [
+        folders_field("run folders, folders that hold some, or what `curiax reproduce` wrote"),
+        ("out", Annotated[Path, tyro.conf.arg(help="folder for the report")], Path("runs/report")),
+        ("title", Annotated[str, tyro.conf.arg(help="what to call it")], "Report"),
+        ("reference", Annotated[str, tyro.conf.arg(help="the line that the others are compared with")], "lbs"),
+    ]
+    kind = dataclasses.make_dataclass("Report", fields, frozen=True)
+    said = parse(kind, args, "report", "Tables, figures and report.html from finished runs, yours included.")
+    if not said.folders:
+        raise UsageError("name the folders of the runs: curiax report runs/mountain-car_lbs_1234 ...")
+    claim(said.out)
+    records, remarks = gather(said.folders)
+    names = ", ".join(dict.fromkeys(record.label for record in records))
+    command = shlex.join(["curiax", "report", *map(str, said.folders)])
+    heading = Heading(said.title, f"{len(records)} runs: {names}.", "", said.reference, command, remarks)
+    print_content(publish(records, heading, said.out).content)
+    print(f"report:  {said.out / 'report.html'}")
+    return 0
+
+
+def command_verify(args: list[str]) -> int:
+    """Recompute kept tables from kept curves."""
+    from .report.publish import kept_in, verify
+
+    fields = [folders_field("folders that `curiax reproduce` or `curiax report` wrote, or a folder of such")]
+    kind = dataclasses.make_dataclass("Verify", fields, frozen=True)
+    said = parse(kind, args, "verify", "Recompute the tables of kept results from their stored curves, and compare.")
+    if not said.folders:
+        raise UsageError("name the folders to verify: curiax verify results")
+    failed = 0
+    for folder in (found for named in said.folders for found in kept_in(named)):
+        count, differences = verify(folder)
+        for difference in differences:
+            print(f"  {difference}")
+        print(f"{'ok  ' if not differences else 'FAIL'} {folder}: {count} rows recomputed, {len(differences)} differ")
+        failed += bool(differences)
+    return 1 if failed else 0
 
 
 def print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
@@ -484,6 +570,8 @@ def command_doctor(args: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": command_run,
     "reproduce": command_reproduce,
+    "report": command_report,
+    "verify": command_verify,
     "list": command_list,
     "check": command_check,
     "cite": command_cite,

@@ -1,6 +1,6 @@
 """Curiosity methods: one file each, all against `AbstractCuriosity`."""
 
-from ._base import AbstractCuriosity, explanation, score
+from ._base import AbstractCuriosity, explanation, score, start_memory
 from .disagreement import Disagreement
 from .icm import ICM
 from .lbs import LBS
@@ -28,4 +28,5 @@ __all__ = [
     "Random",
     "explanation",
     "score",
+    "start_memory",
 ]

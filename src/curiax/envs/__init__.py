@@ -1,7 +1,7 @@
 """Tasks: one file each, all against `AbstractTask`."""
 
-from ._base import AbstractTask
+from ._base import AbstractTask, Probe
 from .mountain_car import MountainCar
 from .remote import NoisyRemote, RemoteSettings
 
-__all__ = ["AbstractTask", "MountainCar", "NoisyRemote", "RemoteSettings"]
+__all__ = ["AbstractTask", "MountainCar", "NoisyRemote", "Probe", "RemoteSettings"]

@@ -13,6 +13,17 @@ from .._types import Grid, PRNGKey, Scalar, Spec
 State = Any
 
 
+class Probe(eqx.Module):
+    """Where to ask a model what it would pay: a state in every cell of a grid, and actions under names.
+
+    Each name's actions `[samples, ...]` are taken in every state; the bonus is averaged over them.
+    """
+
+    grid: str = eqx.field(static=True)
+    states: State
+    actions: dict[str, Shaped[Array, "samples ..."]]
+
+
 class AbstractTask(eqx.Module):
     """One instance of a task, as pure functions of its state.
 
@@ -46,3 +57,11 @@ class AbstractTask(eqx.Module):
     @abc.abstractmethod
     def track(self, state: State) -> Float[Array, " axes"]:
         """The coordinates that the grids partition, for evaluation only."""
+
+    def probe(self) -> Probe | None:
+        """Where to map the bonus over the task, visited or not; None for no such maps."""
+        return None
+
+    def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
+        """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""
+        return None

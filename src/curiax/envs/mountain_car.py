@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._settings import Count
 from .._types import Axis, Box, Grid, PRNGKey, Scalar, Spec
-from ._base import AbstractTask
+from ._base import AbstractTask, Probe
 
 MIN_POSITION, MAX_POSITION, MAX_SPEED = -1.2, 0.6, 0.07
 AXES = (Axis("position", MIN_POSITION, MAX_POSITION, 10), Axis("velocity", -MAX_SPEED, MAX_SPEED, 10))
@@ -70,3 +70,9 @@ class MountainCar(AbstractTask):
 
     def track(self, state: Car) -> Float[Array, " 2"]:
         return self.observe(state)
+
+    def probe(self) -> Probe:
+        """The middle of every bin, with full force to either side."""
+        position, velocity = jnp.meshgrid(*(jnp.asarray(axis.middles) for axis in AXES), indexing="ij")
+        states = jax.vmap(Car)(position.reshape(-1), velocity.reshape(-1))
+        return Probe("bins", states, {"car": jnp.array([[-1.0], [1.0]])})

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from .._settings import Count, CountOrZero
 from .._types import Box, Discrete, Grid, PRNGKey, Scalar, Spec
-from ._base import AbstractTask
+from ._base import AbstractTask, Probe
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,24 @@ class NoisyRemote(AbstractTask):
             return own, space.executed(jnp.zeros_like(own)), action[-1] > 0
         pulled = action == space.n
         return jnp.minimum(action, space.n - 1), jnp.full_like(action, self.settings.idle_action), pulled
+
+    def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""]:
+        return self._part(action)[2] | (self.settings.between == "fresh")
+
+    def probe(self) -> Probe | None:
+        """The task's own probe with the remote untouched, and, as `noise`, the remote pulled eight times."""
+        inner = self.task.probe()
+        if inner is None:
+            return None
+        cells = jax.tree.leaves(inner.states)[0].shape[0]
+        states = jax.vmap(Screen)(inner.states, jnp.zeros((cells, self.settings.noise_dims)))
+        space, pulls = self.task.spec.action, 8
+        if isinstance(space, Box):
+            untouched = {k: jnp.pad(a, ((0, 0), (0, 1)), constant_values=-1.0) for k, a in inner.actions.items()}
+            pulled = jnp.zeros((pulls, space.size + 1)).at[:, -1].set(1.0)
+        else:
+            untouched, pulled = inner.actions, jnp.full(pulls, space.n)
+        return Probe(inner.grid, states, {**untouched, "noise": pulled})
 
     def observe(self, state: Screen) -> Float[Array, " size"]:
         return jnp.concatenate([self.task.observe(state.inner), state.noise])

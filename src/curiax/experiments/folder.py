@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FORMAT = "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
+#: In the name of the hidden folder that a run is written to before it is complete.
+UNFINISHED = ".partial-"
 REMEDY = "remove the folder to run it again, or choose another --out."
 
 
@@ -88,7 +90,7 @@ def staged(folder: Path) -> Iterator[Path]:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}{UNFINISHED}", dir=folder.parent))
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
             stage.rmdir()
             raise PermissionError(f"no permission to write in {folder}")

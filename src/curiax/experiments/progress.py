@@ -40,6 +40,22 @@ class Silent(AbstractProgress):
         pass
 
 
+class Counted(AbstractProgress):
+    """Another progress with a word before each title: which of how many runs this is."""
+
+    def __init__(self, inner: AbstractProgress, word: str) -> None:
+        self.inner, self.word = inner, word
+
+    def start(self, title: str, iterations: int, steps: int) -> None:
+        self.inner.start(f"{self.word} {title}", iterations, steps)
+
+    def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
+        self.inner.advance(iteration, latest)
+
+    def finish(self) -> None:
+        self.inner.finish()
+
+
 def headline_metric(names: Iterable[str], grid: str) -> str:
     """The one metric to show: coverage of that grid, else of another that the task has, else the mean bonus."""
     counted = [name for name in names if name.startswith("coverage/")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import importlib.metadata
 import os
@@ -20,6 +21,7 @@ import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
 from .._errors import NonFiniteError, UsageError, unknown
+from .._types import Grid
 from ..train import devices
 from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
 from . import folder
@@ -108,13 +110,14 @@ def check(plan: Plan) -> None:
 def train(plan: Plan, progress: AbstractProgress, begun: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """All iterations of all seeds: the metrics `[S, K]`, and the layout and timings since `begun`."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    progress.start(f"{plan.method_entry.name} on {plan.task_entry.name}", plan.iterations, plan.steps)
+    label = plan.experiment.label or plan.method_entry.name
+    progress.start(f"{label} on {plan.task_entry.name}", plan.iterations, plan.steps)
     try:
         mesh = seed_mesh(devices.devices_for(len(plan.seeds)))
         state = first_states(plan.setup, plan.build_model, padded(plan.seeds, mesh.size))
         arrays, static = place(state, mesh)
         call = compile_chunk(plan.setup, static, mesh, plan.chunk, arrays)
-        compiled = time.perf_counter()
+        compiled, busy = time.perf_counter(), time.process_time()
         chunks: list[dict[str, np.ndarray]] = []
         for k in range(plan.iterations // plan.chunk):
             arrays, metrics = call(arrays)
@@ -124,10 +127,15 @@ def train(plan: Plan, progress: AbstractProgress, begun: float) -> tuple[dict[st
             progress.advance((k + 1) * plan.chunk, {name: value[:, -1] for name, value in chunk.items()})
     finally:
         progress.finish()
-    ended = time.perf_counter()
+    ended, worked = time.perf_counter(), time.process_time()
     facts = {
         "started": started,
-        "seconds": {"start": round(compiled - begun, 3), "train": round(ended - compiled, 3)},
+        # CPU time beside wall-clock: on a shared machine only the former compares methods.
+        "seconds": {
+            "start": round(compiled - begun, 3),
+            "train": round(ended - compiled, 3),
+            "cpu": round(worked - busy, 3),
+        },
         "devices": [str(device) for device in mesh.devices.flat],
         "chunk": plan.chunk,
     }
@@ -168,6 +176,11 @@ def tidy(plan: Plan, metrics: Mapping[str, np.ndarray]) -> polars.DataFrame:
     return pl.DataFrame(columns)
 
 
+def describe_grid(grid: Grid) -> dict[str, Any]:
+    """A grid for readers that do not have the task: `shape` indices, of which `nominal` make 100 %."""
+    return {**dataclasses.asdict(grid), "shape": grid.shape, "nominal": grid.nominal}
+
+
 def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Everything needed to know what was run, and to run it again."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
@@ -177,6 +190,8 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "experiment": plan.experiment.as_json(),
         "preset": plan.experiment.preset,
         "iterations": plan.iterations,
+        "coverage": plan.setup.loop.coverage,
+        "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         "command": shlex.join(sys.argv),
         "versions": {"python": platform.python_version(), **versions},
         "platform": platform.platform(),

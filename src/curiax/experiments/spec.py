@@ -39,6 +39,7 @@ class Experiment:
         preset: `paper-code`, `paper-text`, `clean` or `curiax`.
         settings: whatever else differs from the preset, by dotted name: `ppo.*`, `learner.*`, `loop.*`,
             `remote.*`, `method.*` (the method's constructor), `task.*` (the task's constructor).
+        label: what tables and figures call it; empty: the method's name.
     """
 
     task: str | type[AbstractTask]
@@ -47,6 +48,7 @@ class Experiment:
     steps: int | None = None
     preset: str = "paper-code"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", seed_list(self.seeds))
@@ -68,12 +70,13 @@ class Experiment:
             "steps": self.steps,
             "preset": self.preset,
             "settings": dict(self.settings),
+            "label": self.label,
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Experiment:
         """The experiment that `as_json` wrote."""
-        known = {"task", "method", "seeds", "steps", "preset", "settings"}
+        known = {"task", "method", "seeds", "steps", "preset", "settings", "label"}
         if not isinstance(data, Mapping) or set(data) != known:
             raise UsageError(f"not an experiment: expected the fields {', '.join(sorted(known))}.")
         return Experiment(**{**data, "seeds": tuple(data["seeds"])})

@@ -1,22 +1,109 @@
-"""Suites: named sets of tasks and methods that are trained and shown together."""
+"""Suites: named sets of tasks and variants that are trained and shown together. Data only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from .._errors import unknown
+
+PLAIN, FROZEN, EVOLVING = "mountain-car", "mountain-car-frozen", "mountain-car-evolving"
+SIX = ("lbs", "disagreement", "icm", "rnd", "vime", "random")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A line of a table: a method with what is changed about it, under a label."""
+
+    label: str
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    #: The preset it stands on; None: the one asked for.
+    preset: str | None = None
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Every method on every task."""
+    """Every variant on every task."""
 
     name: str
     title: str
     summary: str
     tasks: tuple[str, ...]
-    methods: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    #: The line that all others are compared with.
+    reference: str = "lbs"
 
+    @property
+    def fixed(self) -> bool:
+        """True if the suite itself says which presets it stands on."""
+        return any(variant.preset for variant in self.variants)
+
+
+def plainly(*methods: str) -> tuple[Variant, ...]:
+    """Methods as they are."""
+    return tuple(Variant(method, method) for method in methods)
+
+
+def ablation(label: str, preset: str, **settings: Any) -> Variant:
+    """LBS on a preset with settings changed; `loop__rollout` stands for `loop.rollout`."""
+    return Variant(label, "lbs", {name.replace("__", "."): value for name, value in settings.items()}, preset)
+
+
+def choice(label: str, method: str, **settings: Any) -> Variant:
+    """A method of the released code's preset with settings of its own changed."""
+    return Variant(label, method, {f"method.{name}": value for name, value in settings.items()}, "paper-code")
+
+
+LBS_ABLATIONS = (
+    ablation("lbs", "paper-code"),
+    *(ablation(f"beta {beta:g}", "paper-code", method__beta=beta) for beta in (0.1, 0.5, 1.0, 2.0, 4.0, 10.0)),
+    Variant("mean only", "lbs-mean", {}, "paper-code"),
+    Variant("KL + NLL", "lbs-nll", {}, "paper-code"),
+    ablation("no reset-crossing pairs", "paper-code", loop__successor="drop"),
+    ablation("true successors", "paper-code", loop__successor="true"),
+    ablation("entropy 0.001", "paper-code", ppo__entropy_weight=0.001),
+    ablation("bootstrap", "paper-code", ppo__episode_ends="bootstrap"),
+    ablation("executed actions", "paper-code", loop__model_action="executed"),
+    ablation("rollout 256", "paper-code", loop__rollout=256),
+    ablation("rollout 512", "paper-code", loop__rollout=512),
+    ablation("rollout 512, bootstrap", "paper-code", loop__rollout=512, ppo__episode_ends="bootstrap"),
+    ablation(
+        "rollout 512, bootstrap, executed",
+        "paper-code",
+        loop__rollout=512,
+        ppo__episode_ends="bootstrap",
+        loop__model_action="executed",
+    ),
+    ablation("curiax", "curiax"),
+    ablation("curiax, rollout 2048", "curiax", loop__rollout=2048),
+    ablation("curiax, no bootstrap", "curiax", ppo__episode_ends="ignore"),
+    ablation("curiax, sampled actions", "curiax", loop__model_action="sampled"),
+    ablation("curiax, beta 0.1", "curiax", method__beta=0.1),
+)
+
+CHOICES = (
+    choice("rnd", "rnd"),
+    choice("rnd, linear target", "rnd", target="linear"),
+    choice("rnd, 2 features", "rnd", feature_size=2),
+    choice("rnd, 8 features", "rnd", feature_size=8),
+    choice("icm", "icm"),
+    choice("icm, gradient of both losses", "icm", feature_gradient="both"),
+    choice("icm, inverse model of two layers", "icm", inverse_layers=2),
+    choice("icm, 32 features", "icm", feature_size=32),
+    choice("disagreement", "disagreement"),
+    choice("disagreement, every model sees all", "disagreement", keep=1.0),
+    choice("vime", "vime"),
+    choice("vime, likelihood 1, initial 0.5", "vime", likelihood_std=1.0, initial_std=0.5),
+    choice("vime, likelihood 0.5, initial 0.1", "vime", likelihood_std=0.5, initial_std=0.1),
+    choice("ride", "ride"),
+    choice("ride, equal weights", "ride", forward_weight=1.0, inverse_weight=1.0),
+    choice("ride, kernel 1e-4", "ride", kernel_epsilon=1e-4),
+    choice("ngu", "ngu"),
+    choice("ngu, kernel 1e-4", "ngu", kernel_epsilon=1e-4),
+    choice("ngu, 2 features", "ngu", feature_size=2),
+)
 
 SUITES: dict[str, Suite] = {
     suite.name: suite
@@ -25,8 +112,44 @@ SUITES: dict[str, Suite] = {
             "noisy-tv",
             "Who ignores the noisy TV?",
             "LBS, ICM, RND and Random on Mountain Car, without and with a remote that shows noise",
-            ("mountain-car", "mountain-car-frozen"),
-            ("lbs", "icm", "rnd", "random"),
+            (PLAIN, FROZEN),
+            plainly("lbs", "icm", "rnd", "random"),
+        ),
+        Suite(
+            "mountain-car",
+            "Mountain Car",
+            "the paper's six methods on Mountain Car",
+            (PLAIN,),
+            plainly(*SIX),
+        ),
+        Suite(
+            "stochastic-mountain-car",
+            "Stochastic Mountain Car",
+            "the paper's six methods on Mountain Car without noise, Frozen and Evolving",
+            (PLAIN, FROZEN, EVOLVING),
+            plainly(*SIX),
+        ),
+        Suite(
+            "episodic",
+            "Episodic counts",
+            "RIDE and NGU with and without their episodic term, beside LBS, on the three Mountain Cars",
+            (PLAIN, FROZEN, EVOLVING),
+            plainly("lbs", "ride", "ride-no-count", "ngu", "ngu-no-count"),
+        ),
+        Suite(
+            "lbs-ablation",
+            "What moves LBS",
+            "LBS with one thing changed at a time, and each step from `paper-code` to `curiax`",
+            (PLAIN, FROZEN),
+            LBS_ABLATIONS,
+        ),
+        Suite(
+            "choices",
+            "Choices the paper leaves open",
+            "the networks and scales that neither the paper nor its code gives, each beside its alternatives",
+            (PLAIN, FROZEN),
+            CHOICES,
+            reference="",
         ),
     )
 }

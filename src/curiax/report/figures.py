@@ -1,101 +1,191 @@
-"""Figures: one colour for each method everywhere, safe for colour-blind eyes."""
+"""Figures for papers and documents, as SVG and PNG: the same data and looks as the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..experiments.run import RunResult
-from .table import interval
+from .content import Content, Curves, Maps, Series
 
-#: Okabe and Ito's palette; ablations share their method's colour and differ in dashes.
-COLOURS = {
-    "lbs": "#D55E00",
-    "icm": "#0072B2",
-    "rnd": "#009E73",
-    "disagreement": "#CC79A7",
-    "vime": "#E69F00",
-    "ride": "#56B4E9",
-    "ngu": "#8C6BB1",
-    "random": "#767676",
-    "none": "#222222",
+#: Above so many lines curves can no longer be told apart, and only the final values are drawn.
+MOST_CURVES = 9
+STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "curiax",
+    "svg.fonttype": "none",
 }
-SPARE = ("#5D3A9B", "#1A85FF", "#B8860B", "#4B8B3B", "#A52A2A")
 
 
-def style(method: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Colour and dashes of a method."""
-    family = method.split("-")[0]
-    if family in COLOURS:
-        return {"color": COLOURS[family], "linestyle": "-" if method == family else "--"}
-    strangers = [name for name in others if name.split("-")[0] not in COLOURS]
-    return {"color": SPARE[strangers.index(method) % len(SPARE) if method in strangers else 0], "linestyle": "-"}
+def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
+    """Every figure that the content allows; returns the files."""
+    drawings: list[tuple[str, Callable[[Path], None]]] = []
+    few = len(content.lines) <= MOST_CURVES
+    if content.curves and few:
+        first = "coverage" if content.curves[0].key.startswith("coverage/") else "bonus"
+        drawings.append((first, lambda stem: curves(content, content.curves[0], stem)))
+    if content.noise and few:
+        drawings.append(("noise", lambda stem: curves(content, content.noise[0], stem)))
+    if any(row.metric.startswith("coverage/") for row in rows):
+        drawings.append(("final", lambda stem: final(content, rows, stem)))
+    if content.occupancy and few:
+        drawings.append(("occupancy", lambda stem: maps(content, content.occupancy[0], stem)))
+    if content.surprise and few:
+        drawings.append(("surprise", lambda stem: maps(content, content.surprise[0], stem)))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, draw in drawings:
+        draw(folder / name)
+    return [folder / f"{name}.{kind}" for name, _ in drawings for kind in ("png", "svg")]
 
 
-def coverage_curves(results: Sequence[RunResult], metric: str, title: str, files: Sequence[Path]) -> None:
-    """Mean coverage over training with a 95 % band over seeds, a panel for each task."""
+@contextmanager
+def canvas(stem: Path, shape: tuple[int, int], size: tuple[float, float], **options: Any) -> Iterator[tuple[Any, Any]]:
+    """A figure with axes `[rows, columns]`, saved twice when done."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    tasks = list(dict.fromkeys(result.plan.task_entry.name for result in results))
-    methods = list(dict.fromkeys(result.plan.method_entry.name for result in results))
-    settings: Any = {
-        "font.size": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "curiax",
-        "svg.fonttype": "none",
-    }
-    with plt.rc_context(settings):
-        size = (4.6 * len(tasks) + 0.9, 3.9)
-        figure, axes = plt.subplots(1, len(tasks), figsize=size, sharey=True, squeeze=False, layout="constrained")
-        for axis, task in zip(axes[0], tasks, strict=True):
-            ends = []
-            for result in results:
-                if result.plan.task_entry.name == task:
-                    name = result.plan.method_entry.name
-                    ends.append((draw_curve(axis, result, metric, style(name, methods)), name))
-            label_ends(axis, ends, methods)
-            axis.set_title(task, loc="left", fontsize=11, fontweight="bold")
-            axis.set_xlabel("environment steps (thousands)")
-            axis.set_ylim(0, 100)
-            axis.grid(axis="y", color="#dddddd", linewidth=0.6)
-        axes[0][0].set_ylabel(f"coverage, {metric.removeprefix('coverage/')} (%)")
-        seeds = {len(result.plan.seeds) for result in results}
-        note = f"mean of {'/'.join(map(str, sorted(seeds)))} seeds, band: 95 % bootstrap interval"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555555")
-        for file in files:
-            metadata = {"Date": None} if file.suffix == ".svg" else {"Software": None}
-            figure.savefig(file, dpi=160, metadata=metadata)
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, layout="constrained", **options)
+        yield figure, axes
+        # Neither file says when it was made, so that the same runs give the same bytes.
+        figure.savefig(stem.with_suffix(".png"), dpi=150, metadata={"Software": None})
+        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
         plt.close(figure)
 
 
-def draw_curve(axis: Any, result: RunResult, metric: str, look: dict[str, Any]) -> float:
-    """One method's curve and band; returns where it ends."""
-    table = result.metrics.sort("seed", "iteration")
-    values = table[metric].to_numpy().reshape(len(result.plan.seeds), -1)
-    steps = table["step"].to_numpy().reshape(values.shape)[0] / 1000
-    # Bands at some thirty points: intervals cost time and neighbouring ones hardly differ.
-    at = np.unique(np.linspace(0, values.shape[1] - 1, 33).astype(int))
-    bands = [interval(values[:, k].tolist()) for k in at]
-    axis.plot(steps, values.mean(0), linewidth=1.8, **look)
-    if all(band is not None for band in bands):
-        low, high = np.array([band for band in bands if band is not None]).T
-        axis.fill_between(steps[at], low, high, color=look["color"], alpha=0.18, linewidth=0)
-    return float(values[:, -1].mean())
+def looks(content: Content) -> dict[str, dict[str, Any]]:
+    """Colour and dashes of each line."""
+    return {ln.label: {"color": ln.colour, "linestyle": "--" if ln.dashed else "-"} for ln in content.lines}
 
 
-def label_ends(axis: Any, ends: Sequence[tuple[float, str]], methods: Sequence[str]) -> None:
+def titles(content: Content) -> dict[str, str]:
+    """Each task's title."""
+    return {panel.name: panel.title for panel in content.panels}
+
+
+def curves(content: Content, quantity: Curves, stem: Path) -> None:
+    """Mean over training with a 95 % band over seeds, a panel for each task."""
+    tasks = list(dict.fromkeys(series.task for series in quantity.series))
+    look = looks(content)
+    with canvas(stem, (1, len(tasks)), (4.4 * len(tasks) + 1.2, 3.9), sharey=True) as (figure, axes):
+        for axis, task in zip(axes[0], tasks, strict=True):
+            shown = [series for series in quantity.series if series.task == task]
+            for series in shown:
+                draw_series(axis, series, look[series.label])
+            axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
+            axis.set_xlabel("environment steps (thousands)")
+            axis.set_ylim(0, quantity.top)
+            axis.set_xlim(0, max(max(series.steps) for series in shown) / 1000)
+            axis.grid(axis="y", color="#dddddd", linewidth=0.6)
+            label_ends(axis, shown, look)
+        axes[0][0].set_ylabel(f"{quantity.title} ({quantity.unit})")
+        figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def draw_series(axis: Any, series: Series, look: dict[str, Any]) -> None:
+    """One curve and its band."""
+    steps = np.asarray(series.steps) / 1000
+    axis.plot(steps, series.mean, linewidth=1.8, **look)
+    if series.low:
+        axis.fill_between(steps, series.low, series.high, color=look["color"], alpha=0.18, linewidth=0)
+
+
+def label_ends(axis: Any, shown: Sequence[Series], look: dict[str, dict[str, Any]]) -> None:
     """Names at the curves' ends instead of a legend, moved apart where they would overlap."""
-    right, gap, floor = axis.get_xlim()[1], 5.5, -np.inf
-    for height, name in sorted(ends):
-        floor = max(height, floor + gap)
-        axis.text(
-            right, floor, f" {name}", va="center", color=style(name, methods)["color"], fontweight="bold", clip_on=False
-        )
+    low, high = axis.get_ylim()
+    right = axis.get_xlim()[1]
+    ends = sorted((series.mean[-1], series.label) for series in shown)
+    for height, (_, label) in zip(apart([end for end, _ in ends], 0.055 * (high - low), high), ends, strict=True):
+        colour = look[label]["color"]
+        axis.text(right, height, f" {label}", va="center", color=colour, fontweight="bold", clip_on=False)
+
+
+def apart(heights: Sequence[float], gap: float, top: float) -> list[float]:
+    """Sorted heights moved so that no two are closer than `gap` and none is above `top`: up first, then down."""
+    placed: list[float] = []
+    for height in heights:
+        placed.append(max(height, placed[-1] + gap) if placed else height)
+    ceiling = top + gap
+    for k in range(len(placed) - 1, -1, -1):
+        ceiling = placed[k] = min(placed[k], ceiling - gap)
+    return placed
+
+
+def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
+    """Final coverage of every line with its interval, beside the paper's mean, a panel for each task."""
+    metric = content.curves[0].key
+    own = [row for row in rows if row.metric == metric]
+    labels, tasks = [line.label for line in content.lines], list(titles(content))
+    look = looks(content)
+    size = (3.6 * len(tasks) + 2.0, 0.3 * len(labels) + 1.5)
+    with canvas(stem, (1, len(tasks)), size, sharey=True, sharex=True) as (figure, axes):
+        for axis, task in zip(axes[0], tasks, strict=True):
+            for row in own:
+                if row.task == task:
+                    draw_final(axis, row, labels.index(row.method), look[row.method]["color"])
+            axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
+            axis.set_xlabel("final coverage (%)")
+            axis.set_xlim(0, 100)
+            axis.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axes[0][0].set_yticks(range(len(labels)), labels)
+        axes[0][0].invert_yaxis()
+        figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        note = "dots: runs; bar: mean and 95 % bootstrap interval"
+        note += "; diamond: the paper's mean" if any(row.paper is not None for row in own) else ""
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def draw_final(axis: Any, row: Any, height: int, colour: str) -> None:
+    """One line of the chart."""
+    # Spread by a fixed pattern, not by chance: the same runs give the same picture.
+    spread = 0.22 * np.sin(2.4 * np.arange(len(row.values)))
+    axis.plot(row.values, height + spread, ".", color=colour, alpha=0.3, markersize=5, markeredgewidth=0)
+    if row.ci_low is not None:
+        axis.plot([row.ci_low, row.ci_high], [height, height], color=colour, linewidth=3, solid_capstyle="butt")
+    axis.plot([row.mean], [height], "|", color=colour, markersize=13, markeredgewidth=2.5)
+    if row.paper is not None:
+        axis.plot([row.paper], [height], "D", color="white", markeredgecolor="black", markersize=5.5)
+
+
+def maps(content: Content, kind: Maps, stem: Path) -> None:
+    """One map for each line and task, as they stand at the end of training."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    labels = [ln.label for ln in content.lines if any(m.label == ln.label for m in kind.maps)]
+    tasks = [task for task in titles(content) if any(m.task == task for m in kind.maps)]
+    look = looks(content)
+    found = {(m.task, m.label): m for m in kind.maps}
+    last = {key: np.array([np.nan if v is None else v for v in m.values[-1]]) for key, m in found.items()}
+    everything = np.concatenate([v[np.isfinite(v)] for v in last.values()] or [np.ones(1)])
+    low, high = np.quantile(everything, [0.01, 0.99]) if everything.size else (0.1, 1.0)
+    norm = LogNorm(low, max(high, low * 1.01)) if kind.scale == "log" else Normalize(low, high)
+    size = (1.75 * len(labels) + 1.4, 1.75 * len(tasks) + 1.0)
+    with canvas(stem, (len(tasks), len(labels)), size, sharex=True, sharey=True) as (figure, axes):
+        image = None
+        for i, task in enumerate(tasks):
+            for j, label in enumerate(labels):
+                axis, drawn = axes[i][j], found.get((task, label))
+                axis.tick_params(labelsize=7)
+                if i == 0:
+                    axis.set_title(label, color=look[label]["color"], fontsize=10, fontweight="bold")
+                if drawn is None:
+                    axis.text(0.5, 0.5, "–", transform=axis.transAxes, ha="center", va="center", color="#888888")
+                    continue
+                axis.set_facecolor("#eeeeee")
+                values = last[task, label].reshape(drawn.x.parts, drawn.y.parts).T
+                extent = (drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high)
+                image = axis.imshow(values, origin="lower", aspect="auto", extent=extent, norm=norm, cmap="viridis")
+                axis.set_xlabel(drawn.x.name if i == len(tasks) - 1 else "", fontsize=8)
+                axis.set_ylabel(f"{titles(content)[task]}\n{drawn.y.name}" if j == 0 else "", fontsize=8)
+        if image is not None:
+            bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, pad=0.01)
+            bar.set_label(f"{kind.title.lower()} ({kind.unit})", fontsize=8)
+            bar.ax.tick_params(labelsize=7)

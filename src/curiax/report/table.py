@@ -1,20 +1,41 @@
-"""The table of a suite: each method's final coverage on each task, with honest intervals."""
+"""The rows of a suite's table: each line's final coverage on each task, beside what is published."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from ..experiments.run import RunResult
+from ..experiments.published import PUBLISHED_CHANGES, measured, published
+from ..experiments.suites import PLAIN
+from . import statistics
+from .record import Record
+
+#: Below this coverage (%) a run counts as collapsed.
+COLLAPSED = 60.0
+VERDICTS = {
+    "agrees": "not distinguishable from the paper's mean",
+    "above": "significantly above the paper's mean",
+    "below": "significantly below the paper's mean",
+    "untested": "one seed cannot be tested",
+    "not comparable": "other steps or another metric than the paper's",
+    "": "the paper gives no number",
+}
+TEST = (
+    "Verdict: t test at the 5 % level of whether the paper's mean could be the mean of as many further runs of ours "
+    "(its runs are taken to scatter as ours do, since their spread is not published), not corrected for the number of "
+    "rows, so about one row in twenty is marked by chance."
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one task; the interval is None where one seed cannot give one."""
+    """One line on one task in one metric; the interval is None where one seed cannot give one."""
 
+    suite: str
     task: str
     method: str
     metric: str
@@ -22,52 +43,161 @@ class Row:
     mean: float
     ci_low: float | None
     ci_high: float | None
+    paper: float | None
+    verdict: str
+    p: float | None
+    paper_seeds: int | None
+    #: Final coverage of each run of the authors' code, and the same test against their mean.
+    authors: tuple[float, ...]
+    authors_verdict: str
+    iqm: float | None
+    iqm_low: float | None
+    iqm_high: float | None
+    collapsed: tuple[int, ...]
+    preset: str
+    steps: int
     values: tuple[float, ...]
 
 
-def interval(values: Sequence[float], *, level: float = 0.95, seed: int = 0) -> tuple[float, float] | None:
-    """Bootstrap confidence interval of the mean (BCa, seeded); None for fewer than two values."""
-    from scipy.stats import bootstrap
-
-    data = np.asarray(values, float)
-    if data.size < 2:
-        return None
-    if np.ptp(data) == 0:
-        return float(data[0]), float(data[0])
-    result = bootstrap((data,), np.mean, confidence_level=level, n_resamples=9999, rng=np.random.default_rng(seed))
-    low, high = result.confidence_interval
-    return float(low), float(high)
-
-
-def rows(results: Sequence[RunResult], metric: str) -> list[Row]:
-    """A row for each run."""
+def rows(records: Sequence[Record], suite: str) -> list[Row]:
+    """For each record a row of every coverage, then a row of the change against the task without noise."""
     table = []
-    for result in results:
-        values = tuple(result.final(metric).values())
-        low, high = interval(values) or (None, None)
-        entry = (result.plan.task_entry.name, result.plan.method_entry.name)
-        table.append(Row(*entry, metric, len(values), float(np.mean(values)), low, high, values))
-    return table
+    for record in records:
+        for metric in sorted(name for name in record.curves if name.startswith("coverage/")):
+            table.append(coverage_row(record, metric, suite))
+    return table + changes(records, table, suite)
+
+
+def coverage_row(record: Record, metric: str, suite: str) -> Row:
+    """Final coverage of one record."""
+    values = np.asarray(record.final(metric), float)
+    low, high = statistics.interval(values) or (None, None)
+    middle = statistics.iqm(values) if len(values) > 1 else None
+    iqm_low, iqm_high = (statistics.interval(values, "iqm") if len(values) > 1 else None) or (None, None)
+    paper, verdict, p = compare(record, metric, values)
+    theirs = measured(record.task, record.published_as, metric)
+    authors = theirs.values if theirs and theirs.steps == record.budget else ()
+    return Row(
+        suite=suite,
+        task=record.task,
+        method=record.label,
+        metric=metric,
+        seeds=len(values),
+        mean=float(values.mean()),
+        ci_low=low,
+        ci_high=high,
+        paper=paper.value if paper else None,
+        verdict=verdict,
+        p=p,
+        paper_seeds=paper.seeds if paper else None,
+        authors=authors,
+        authors_verdict=statistics.agreement(values, float(np.mean(authors)), len(authors))[0] if authors else "",
+        iqm=middle,
+        iqm_low=iqm_low,
+        iqm_high=iqm_high,
+        collapsed=statistics.collapsed(dict(zip(record.seeds, values.tolist(), strict=True)), COLLAPSED),
+        preset=record.preset,
+        steps=record.budget,
+        values=tuple(values.tolist()),
+    )
+
+
+def compare(record: Record, metric: str, values: np.ndarray) -> tuple[Any, str, float | None]:
+    """What the paper says of this line, and the verdict."""
+    paper = published(record.task, record.published_as, metric)
+    if paper is None:
+        return None, "", None
+    if paper.steps != record.budget:
+        return paper, "not comparable", None
+    verdict, p = statistics.agreement(values, paper.value, paper.seeds)
+    return paper, verdict, p
+
+
+def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list[Row]:
+    """The change of every line against itself without noise, in per cent, with a bootstrap interval of the ratio."""
+    found = {(row.task, row.method, row.metric): row for row in table}
+    methods = {(record.task, record.label): record.published_as for record in records}
+    rows = []
+    for row in table:
+        plain = found.get((PLAIN, row.method, row.metric))
+        if row.task == PLAIN or not row.task.startswith(PLAIN) or plain is None or not plain.mean:
+            continue
+        if (plain.steps, plain.preset) != (row.steps, row.preset):
+            continue
+        mean, low, high = relative_change(row.values, plain.values)
+        method = methods[row.task, row.method]
+        paper = PUBLISHED_CHANGES.get((row.task, method or "")) if row.metric == "coverage/cells" else None
+        verdict, p = ("", None) if paper is None else change_verdict(row, plain, paper)
+        rows.append(
+            Row(
+                suite=suite,
+                task=row.task,
+                method=row.method,
+                metric=row.metric.replace("coverage/", "change/"),
+                seeds=row.seeds,
+                mean=mean,
+                ci_low=low,
+                ci_high=high,
+                paper=paper,
+                verdict=verdict,
+                p=p,
+                paper_seeds=row.paper_seeds if paper is not None else None,
+                authors=(),
+                authors_verdict="",
+                iqm=None,
+                iqm_low=None,
+                iqm_high=None,
+                collapsed=(),
+                preset=row.preset,
+                steps=row.steps,
+                values=(),
+            )
+        )
+    return rows
+
+
+def relative_change(
+    values: Sequence[float], plain: Sequence[float], draws: int = 9999
+) -> tuple[float, float | None, float | None]:
+    """`100 (mean(values) / mean(plain) − 1)` with a percentile bootstrap over both groups."""
+    x, y = np.sort(np.asarray(values, float)), np.sort(np.asarray(plain, float))
+    change = 100 * (x.mean() / y.mean() - 1)
+    if min(len(x), len(y)) < 2:
+        return float(change), None, None
+    rng = np.random.default_rng(0)
+    means = [data[rng.integers(0, len(data), (draws, len(data)))].mean(1) for data in (x, y)]
+    low, high = np.quantile(100 * (means[0] / means[1] - 1), [0.025, 0.975])
+    return float(change), float(low), float(high)
+
+
+def change_verdict(row: Row, plain: Row, paper: float) -> tuple[str, float | None]:
+    """The verdict on a change: a normal test of the log ratio, the paper's runs taken to scatter as ours do."""
+    if row.verdict in ("not comparable", "untested") or min(row.seeds, plain.seeds) < 2:
+        return row.verdict if row.verdict == "not comparable" else "untested", None
+    from scipy.stats import norm
+
+    variance = 0.0
+    for part in (row, plain):
+        spread = float(np.std(part.values, ddof=1)) / part.mean
+        variance += spread**2 * (1 / part.seeds + 1 / (part.paper_seeds or part.seeds))
+    gap = math.log(row.mean / plain.mean) - math.log(1 + paper / 100)
+    p = float(2 * norm.sf(abs(gap) / math.sqrt(variance))) if variance > 0 else float(gap == 0)
+    return ("agrees" if p >= 0.05 else "above" if gap > 0 else "below"), p
 
 
 def as_json(table: Sequence[Row]) -> list[dict[str, Any]]:
-    """Plain data."""
-    return [asdict(row) for row in table]
+    """Plain data, floats rounded to what can be trusted to be the same on every machine."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.6g}")
+        return [rounded(item) for item in value] if isinstance(value, tuple | list) else value
+
+    return [{name: rounded(value) for name, value in asdict(row).items()} for row in table]
 
 
-def in_brackets(row: Row) -> str:
+def in_brackets(row: Row, digits: int = 1) -> str:
     """`91.2 [89.9, 92.5]`."""
-    if row.ci_low is None:
-        return f"{row.mean:.1f} [one seed]"
-    return f"{row.mean:.1f} [{row.ci_low:.1f}, {row.ci_high:.1f}]"
-
-
-def pivot(table: Sequence[Row], tasks: Sequence[str], methods: Sequence[str]) -> list[list[str]]:
-    """Lines of cells: a line for each method, a column for each task, then the change from the first task."""
-    cells = {(row.task, row.method): row for row in table}
-    lines = []
-    for method in methods:
-        found = [cells[task, method] for task in tasks]
-        changes = [f"{100 * (row.mean / found[0].mean - 1):+.0f} %" for row in found[1:] if found[0].mean]
-        lines.append([method, *(in_brackets(row) for row in found), *changes])
-    return lines
+    if row.ci_low is None or row.ci_high is None:
+        return f"{row.mean:.{digits}f} [{'one seed' if row.seeds == 1 else f'{row.seeds} seeds'}]"
+    return f"{row.mean:.{digits}f} [{row.ci_low:.{digits}f}, {row.ci_high:.{digits}f}]"

@@ -19,7 +19,7 @@ from .._stats import Moments
 from .._tree import flatten
 from .._types import PRNGKey, Rollout, Transition
 from ..agents import AbstractAgent
-from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation
+from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, score, start_memory
 from ..envs import AbstractTask
 
 Metrics = dict[str, Array]
@@ -69,6 +69,7 @@ class Stream(IntEnum):
     POLICY = 7
     MODEL = 8
     EXPLAIN = 9
+    PROBE = 10
 
 
 class Worlds(eqx.Module):
@@ -198,9 +199,10 @@ def learn(setup: Setup, state: TrainState, rollout: Rollout) -> tuple[TrainState
     curiosity, learner_state, model_report = learner.update(
         state.curiosity, learner_state, seen, key=keys[Stream.MODEL]
     )
-    visited, coverage = count_cells(setup, state.visited, rollout)
+    visited, coverage = count_cells(setup, state.visited, rollout, raw)
     metrics = {
         **coverage,
+        **noise_shares(setup.task, rollout, raw),
         **bonus_metrics(rollout, raw, bonus, learner_state),
         **{f"policy/{name}": value for name, value in policy_report.items()},
         **{f"model/{name}": value for name, value in {**model_report, **terms}.items()},
@@ -223,14 +225,19 @@ def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     """One iteration: collect, then learn."""
     worlds, obs_stats, rollout = collect(setup, state)
     after, metrics = learn(setup, state, rollout)
-    return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), metrics
+    maps = probe_maps(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
+    return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), {**metrics, **maps}
 
 
-def count_cells(setup: Setup, visited: dict[str, Array], rollout: Rollout) -> tuple[dict[str, Array], Metrics]:
-    """Mark the visited cells of every grid, and report coverage in per cent."""
+def count_cells(
+    setup: Setup, visited: dict[str, Array], rollout: Rollout, raw: Float[Array, "T N"]
+) -> tuple[dict[str, Array], Metrics]:
+    """Mark the visited cells of every grid; report coverage in per cent, visits and the bonus paid in each cell."""
     after, metrics = {}, {}
     for grid in setup.task.grids:
-        occupancy = jnp.zeros(grid.size, jnp.int32).at[grid.index(rollout.points).reshape(-1)].add(1)
+        cells = grid.index(rollout.points).reshape(-1)
+        occupancy = jnp.zeros(grid.size, jnp.int32).at[cells].add(1)
+        metrics[f"paid/{grid.name}"] = jnp.zeros(grid.size).at[cells].add(raw.reshape(-1))
         after[grid.name] = visited[grid.name] | (occupancy > 0)
         count = jnp.sum(after[grid.name])
         metrics[f"coverage/{grid.name}"] = 100.0 * count / grid.nominal
@@ -238,6 +245,42 @@ def count_cells(setup: Setup, visited: dict[str, Array], rollout: Rollout) -> tu
             metrics[f"reachable/{grid.name}"] = 100.0 * count / grid.reachable
         metrics[f"occupancy/{grid.name}"] = occupancy
     return after, metrics
+
+
+def noise_shares(task: AbstractTask, rollout: Rollout, raw: Float[Array, "T N"]) -> Metrics:
+    """How many of the steps drew noise that no model can predict, and how much of the bonus was paid on them."""
+    drew = jax.vmap(jax.vmap(task.unlearnable))(task.spec.action.executed(rollout.step.action))
+    if drew is None:
+        return {}
+    total = jnp.sum(raw)
+    return {
+        "noise/steps": jnp.mean(drew),
+        "noise/bonus": jnp.where(total != 0, jnp.sum(jnp.where(drew, raw, 0.0)) / total, 0.0),
+    }
+
+
+def probe_maps(setup: Setup, model: AbstractCuriosity, stats: Moments, *, key: PRNGKey) -> Metrics:
+    """What the model would pay in every cell of the task's probe, whether the agent went there or not.
+
+    A method with an episodic memory pays by what the episode held before, so there is no such map of it.
+    """
+    task, probe = setup.task, setup.task.probe()
+    if probe is None or start_memory(model, 1) is not None:
+        return {}
+    maps = {}
+    for name, actions in probe.actions.items():
+        # The same draws in every iteration and for every method, so that only the model makes the difference.
+        lead = (jax.tree.leaves(probe.states)[0].shape[0], actions.shape[0])
+        keys = jax.random.split(jax.random.key(0), lead)
+        over_actions = jax.vmap(lambda s, a, k: task.step(s, a, key=k), in_axes=(None, 0, 0))
+        after, reward, _ = jax.vmap(over_actions, in_axes=(0, None, 0))(probe.states, actions, keys)
+        obs = setup.normalise(stats, jax.vmap(task.observe)(probe.states))
+        obs = jnp.broadcast_to(obs[:, None], (*lead, *obs.shape[1:]))
+        next_obs = setup.normalise(stats, jax.vmap(jax.vmap(task.observe))(after))
+        action, no = jnp.broadcast_to(actions, (*lead, *actions.shape[1:])), jnp.zeros(lead, bool)
+        bonus = score(model, None, Transition(obs, action, next_obs, reward, no, no, ~no), key=key)[1]
+        maps[f"probe/{name}"] = jnp.mean(bonus, axis=1)
+    return maps
 
 
 def bonus_metrics(

@@ -1,0 +1,697 @@
+"""Write the numbers of README.md and docs/ from the results that are kept, so that they cannot drift.
+
+python scripts/update_docs.py              # rewrite the marked parts
+python scripts/update_docs.py --check      # exit 1 if any is out of date or its results are missing
+python scripts/update_docs.py --partial    # leave alone the parts whose results are missing; with --check too
+
+A marked part begins with `<!-- begin: NAME (written by scripts/update_docs.py from results/) -->` and ends with
+`<!-- end: NAME -->`; NAME is a key of `PARTS`, with what it is about after a colon where it needs that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curiax import cli
+from curiax.experiments.conflicts import CONFLICTS
+from curiax.experiments.presets import PRESETS
+from curiax.experiments.published import PUBLISHED
+from curiax.experiments.registry import METHODS, TASKS
+from curiax.experiments.spec import Experiment, resolve
+from curiax.experiments.suites import EVOLVING, FROZEN, PLAIN, SUITES
+from curiax.report import claims, statistics
+from curiax.report.assemble import distinct, headline, paper_claims, seed_text, sign
+from curiax.report.record import Record, load, read_heading
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MARKED = re.compile(r"(<!-- begin: (\S+) \(written by [^>]*\) -->\n)(.*?)(<!-- end: (\S+) -->)", re.DOTALL)
+
+TITLES = {PLAIN: "Mountain Car", FROZEN: "Frozen", EVOLVING: "Evolving"}
+THREE = (PLAIN, FROZEN, EVOLVING)
+METRIC = "coverage/cells"
+MAIN, BETTER, EPISODIC = "stochastic-mountain-car", "stochastic-mountain-car-curiax", "episodic"
+ABLATION, CHOICES = "lbs-ablation", "choices"
+#: Where a method's numbers stand: folder of preset `paper-code`, and its label there.
+STANDS = {
+    **{name: (MAIN, name) for name in ("lbs", "disagreement", "icm", "rnd", "vime", "random")},
+    **{name: (EPISODIC, name) for name in ("ride", "ngu", "ride-no-count", "ngu-no-count")},
+    "lbs-mean": (ABLATION, "mean only"),
+    "lbs-nll": (ABLATION, "KL + NLL"),
+}
+#: What the benchmarks' short names mean to a reader.
+MEANINGS = {
+    "Curiax / SB3, steps/s": "steps/s of LBS, 8 seeds on all cores, ÷ Stable-Baselines3's PPO, no bonus, one thread",
+    "8 seeds / 1 seed": "training time of 8 seeds ÷ 1 seed",
+    "cold start, s": "from the call of `run` to the first iteration, nothing compiled yet (s)",
+    "warm start, s": "the same with the compilation cache, in a new process (s)",
+    "import curiax, s": "`import curiax` (s)",
+    "icm / rnd": "training time of ICM ÷ RND",
+    "lbs / rnd": "training time of LBS ÷ RND",
+    "vime / rnd": "training time of VIME ÷ RND",
+    "disagreement / rnd": "training time of Disagreement ÷ RND",
+}
+
+
+class MissingResults(Exception):
+    """Results that a part needs are not in results/."""
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+@lru_cache
+def kept(folder: str) -> dict[str, Any]:
+    """What a folder's table.json holds."""
+    file = RESULTS / folder / "table.json"
+    if not file.exists():
+        raise MissingResults(f"results/{folder}/table.json is missing")
+    return json.loads(file.read_text())
+
+
+@lru_cache
+def records(folder: str) -> tuple[Record, ...]:
+    """The stored curves of a folder."""
+    if not (RESULTS / folder / "record").is_dir():
+        raise MissingResults(f"results/{folder}/record is missing")
+    return tuple(distinct(load(RESULTS / folder / "record")))
+
+
+def row(folder: str, task: str, label: str, metric: str = METRIC) -> dict[str, Any]:
+    """One row of a table."""
+    found = [r for r in kept(folder)["rows"] if (r["task"], r["method"], r["metric"]) == (task, label, metric)]
+    if not found:
+        raise MissingResults(f"results/{folder} has no row of {label} on {task}")
+    return found[0]
+
+
+def has(folder: str, task: str, label: str) -> bool:
+    """Whether the table has that row."""
+    return any((r["task"], r["method"], r["metric"]) == (task, label, METRIC) for r in kept(folder)["rows"])
+
+
+def final(folder: str, task: str, label: str, metric: str = METRIC) -> np.ndarray:
+    """Each seed's last value."""
+    found = [r for r in records(folder) if (r.task, r.label) == (task, label) and metric in r.curves]
+    if not found:
+        raise MissingResults(f"results/{folder}/record has no {metric} of {label} on {task}")
+    return np.asarray(found[0].final(metric), float)
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    rows = [header, ["---"] * len(header), *lines]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def bracketed(mean: float, low: float | None, high: float | None, digits: int = 1) -> str:
+    """`90.5 [89.0, 92.0]`."""
+    return f"{mean:.{digits}f}" + ("" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]")
+
+
+def ours(entry: dict[str, Any]) -> str:
+    """A row's mean and interval."""
+    return bracketed(entry["mean"], entry["ci_low"], entry["ci_high"])
+
+
+def paper_text(entry: dict[str, Any]) -> str:
+    """`paper 91.75: agrees`, or nothing."""
+    if entry.get("paper") is None:
+        return ""
+    verdict = entry["verdict"]
+    return f"paper {entry['paper']:.2f}" + (f": {verdict}" if verdict in ("agrees", "above", "below") else "")
+
+
+def code_text(entry: dict[str, Any]) -> str:
+    """The runs of the authors' code, or nothing."""
+    values = entry.get("authors") or ()
+    return f"code {', '.join(f'{value:g}' for value in values)}" if values else ""
+
+
+def collapsed_text(entry: dict[str, Any]) -> str:
+    """`2 of 32 collapsed`, where some but not all did."""
+    fallen = len(entry.get("collapsed") or ())
+    return f"{fallen} of {entry['seeds']} collapsed" if 0 < fallen < entry["seeds"] else ""
+
+
+def stacked(*texts: str) -> str:
+    """Lines in one cell of a table."""
+    return "<br>".join(text for text in texts if text)
+
+
+def chance(p: float) -> str:
+    """A p value."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    names = [f"`{name}`" for name in names]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def seeds_of(folder: str) -> str:
+    """`32 seeds, 3000-3031`."""
+    found = records(folder)[0].seeds
+    return f"{len(found)} seeds, {seed_text(found)}"
+
+
+# --- parts: the paper's table -----------------------------------------------------------------------------
+
+
+def main_table(_: str, __: str) -> str:
+    """Ours beside the paper's and the authors' code."""
+    labels = list(dict.fromkeys(r["method"] for r in kept(MAIN)["rows"]))
+    lines = []
+    for label in labels:
+        entries = [row(MAIN, task, label) for task in THREE]
+        lines.append([f"`{label}`", *(stacked(f"**{ours(e)}**", paper_text(e), code_text(e)) for e in entries)])
+    note = (
+        f"Coverage in the paper's cells (%): mean [95 % bootstrap interval] of {seeds_of(MAIN)}, preset `paper-code`; "
+        "the paper's mean, and whether ours agrees with it (t test, 5 % level); final coverage of each run of the "
+        f"authors' released code, where we ran it. Made by `{kept(MAIN)['command']}`."
+    )
+    return f"{grid(['', *TITLES.values()], lines)}\n\n{note}"
+
+
+def noisy_tv(_: str, __: str) -> str:
+    """The demo's table."""
+    rows = [r for r in kept("noisy-tv")["rows"] if r["metric"] == METRIC]
+    tasks = list(dict.fromkeys(r["task"] for r in rows))
+    methods = list(dict.fromkeys(r["method"] for r in rows))
+    cells = {(r["task"], r["method"]): r for r in rows}
+    lines = [[f"`{m}`", *(ours(cells[task, m]) for task in tasks)] for m in methods]
+    command = kept("noisy-tv").get("command") or "curiax reproduce noisy-tv --seeds 8"
+    note = (
+        f"Coverage in the paper's cells (%), mean of {rows[0]['seeds']} seeds [95 % bootstrap interval], preset "
+        f"`paper-code`; made by `{command}`."
+    )
+    return f"{grid(['method', *(f'`{task}`' for task in tasks)], lines)}\n\n{note}"
+
+
+def speed(_: str, __: str) -> str:
+    """Every benchmark target beside what was measured."""
+    lines, cpu = [], ""
+    for file in sorted((RESULTS / "benchmarks").glob("*.json")):
+        data = json.loads(file.read_text())
+        cpu = f"{data['machine']['cores']} cores of {data['machine']['cpu']}"
+        for target in data["targets"]:
+            name = MEANINGS.get(target["name"], target["name"])
+            met = "" if target["met"] else " (missed)"
+            lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}"])
+    table = grid(["measured in one run on the same machine", "target", "result"], lines)
+    return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH`."
+
+
+# --- parts: any folder of results -------------------------------------------------------------------------
+
+
+def figure(what: str, up: str) -> str:
+    """A picture of a folder: `figure:FOLDER` its curves or final values, `figure:FOLDER/NAME` a named one."""
+    folder, _, name = what.partition("/")
+    kept(folder)
+    places = [f"figures/{name}"] if name else ["figures/coverage", "figures/final", "coverage"]
+    found = next((place for place in places if (RESULTS / folder / f"{place}.png").exists()), None)
+    if found is None:
+        raise MissingResults(f"results/{folder} has no figure {name or 'coverage'}")
+    titles = {
+        "coverage": "Coverage over training",
+        "final": "Final coverage of every line",
+        "surprise": "What each model would pay for pressing the remote",
+        "occupancy": "Where the agents went",
+        "noise": "What the noise is worth to each method",
+    }
+    return f"![{titles[found.split('/')[-1]]}, {folder}]({up}results/{folder}/{found}.png)"
+
+
+def table(folder: str, _: str) -> str:
+    """Every line on every task."""
+    rows = [r for r in kept(folder)["rows"] if r["metric"] == METRIC]
+    tasks = list(dict.fromkeys(r["task"] for r in rows))
+    lines = []
+    for label in dict.fromkeys(r["method"] for r in rows):
+        cells = [
+            stacked(ours(e), paper_text(e), code_text(e), collapsed_text(e))
+            for e in (row(folder, task, label) for task in tasks if has(folder, task, label))
+        ]
+        lines.append([f"`{label}`", *cells])
+    return grid(["", *(TITLES.get(task, task) for task in tasks)], lines)
+
+
+def made(folder: str, _: str) -> str:
+    """Seeds, preset, command, and the way to the interactive report."""
+    if not (RESULTS / folder / "record").is_dir():
+        rows = kept(folder)["rows"]
+        command = kept(folder).get("command") or f"curiax reproduce {folder} --seeds {rows[0]['seeds']}"
+        return f"{rows[0]['seeds']} seeds, preset `paper-code`. Made by `{command}`."
+    presets = sorted({record.preset for record in records(folder)})
+    command = read_heading(RESULTS / folder / "record").command
+    names = ", ".join(f"`{preset}`" for preset in presets)
+    return (
+        f"{seeds_of(folder)}, of {records(folder)[0].budget:,} steps, preset{'s' if len(presets) > 1 else ''} {names}. "
+        f"Made by `{command}`.\n"
+        f'<a href="reports/{folder}.html">Open the interactive report</a>; the numbers behind it are in '
+        f"`results/{folder}/`."
+    )
+
+
+def reports(_: str, __: str) -> str:
+    """Links to every interactive report of the site."""
+    folders = [MAIN, "mountain-car", BETTER, EPISODIC, ABLATION, CHOICES]
+    lines = []
+    for folder in folders:
+        kept(folder)
+        heading = read_heading(RESULTS / folder / "record")
+        preset = ", preset `curiax`" if folder == BETTER else ""
+        lines.append(f'* <a href="reports/{folder}.html">{heading.title}</a>{preset}: `{heading.command}`')
+    return "\n".join(lines)
+
+
+def claims_part(folder: str, _: str) -> str:
+    """The paper's claims, each with its verdict, and what stood in the way of those that did not hold."""
+    found = records(folder)
+    metric = headline(found)
+    shown = paper_claims(found, metric)
+    judged = {j.claim.text: j for j in claims.judge(found, metric)} if metric else {}
+    if not shown:
+        return "The paper makes no claim that these runs alone could decide."
+    lines = []
+    for claim in shown:
+        lines.append(f"* **{claim.verdict}**: {claim.text}. {claim.finding}")
+        for o in judged[claim.text].outcomes:
+            if not o.shown:
+                digits = 2 if o.comparison.left.relative else 1
+                word = "the other way" if o.contradicted else "not shown"
+                relation = f"{o.comparison.left.describe()} {sign(o)} {o.comparison.right.describe()}"
+                numbers = f"{o.left:.{digits}f} against {o.right:.{digits}f}, {chance(o.p)} (Holm)"
+                lines.append(f"  * {word}: {relation}: {numbers}.")
+    return "\n".join(lines)
+
+
+def noise(folder: str, _: str) -> str:
+    """What the noise is worth to each model, early and in the end, and how often it is asked for."""
+    early = 20_480
+    lines = []
+    for label in dict.fromkeys(record.label for record in records(folder)):
+        cells = []
+        for task in (FROZEN, EVOLVING):
+            found = next(r for r in records(folder) if (r.task, r.label) == (task, label))
+            worth = ["–", "–"]
+            if "probe/noise" in found.curves and np.any(found.curves["probe/car"]):
+                ratio = np.median(found.curves["probe/noise"] / found.curves["probe/car"], axis=0)
+                at = int(np.searchsorted(found.steps, early))
+                worth = [f"{ratio[k]:.1f}" for k in (at, -1)]
+            cells += [*worth, f"{100 * float(np.mean(found.final('noise/steps'))):.0f} %"]
+        lines.append([f"`{label}`", *cells])
+    moments = [f"worth at {early:,} steps", "in the end", "pressed in the end"]
+    header = [
+        "",
+        *(f"{TITLES[task]}: {moments[0]}" if k == 0 else moments[k] for task in (FROZEN, EVOLVING) for k in range(3)),
+    ]
+    note = (
+        "Worth: what the model would pay for pressing the remote ÷ for pushing the car, median over bins, then over "
+        "seeds. Pressed: share of the last rollout's steps in which the agent pressed it."
+    )
+    return f"{grid(header, lines)}\n\n{note}"
+
+
+def misses(_: str, __: str) -> str:
+    """Where our numbers differ significantly from the paper's."""
+    lines = []
+    for entry in kept(MAIN)["rows"]:
+        if entry["metric"] == METRIC and entry["verdict"] in ("above", "below"):
+            where = TITLES[entry["task"]]
+            paper = f"{entry['paper']:.2f}"
+            lines.append([f"`{entry['method']}`", where, ours(entry), paper, entry["verdict"], chance(entry["p"])])
+    agreeing = sum(r["metric"] == METRIC and r["verdict"] == "agrees" for r in kept(MAIN)["rows"])
+    total = agreeing + len(lines)
+    head = f"{agreeing} of {total} means are not distinguishable from the paper's. The others:"
+    return f"{head}\n\n{grid(['', 'task', 'ours', 'paper', 'ours is', ''], lines)}"
+
+
+# --- parts: methods ---------------------------------------------------------------------------------------
+
+
+def method(name: str, _: str) -> str:
+    """How a method fared: the paper's numbers and ours under two presets."""
+    folder, label = STANDS[name]
+    rows = [[f"ours, `paper-code` ({seeds_of(folder)})", *(coverage_cell(folder, task, label) for task in THREE)]]
+    published = {p.task: p.value for p in PUBLISHED if p.method == name}
+    if published:
+        rows.insert(0, ["paper", *(f"{published[task]:.2f}" for task in THREE)])
+    if has_label(BETTER, name):
+        rows.append([f"ours, `curiax` ({seeds_of(BETTER)})", *(coverage_cell(BETTER, task, name) for task in THREE)])
+    return grid(["", *TITLES.values()], rows)
+
+
+def has_label(folder: str, label: str) -> bool:
+    """Whether a folder has such a line at all."""
+    return any(r["method"] == label for r in kept(folder)["rows"])
+
+
+def coverage_cell(folder: str, task: str, label: str) -> str:
+    """Mean and interval, or that it was not run."""
+    if not has(folder, task, label):
+        return "not run"
+    entry = row(folder, task, label)
+    return stacked(ours(entry), collapsed_text(entry))
+
+
+def method_choices(name: str, _: str) -> str:
+    """The list of choices at the top of a method's file."""
+    text = inspect.getdoc(inspect.getmodule(METHODS[name].cls)) or ""
+    return re.split(r"^Choices[^\n]*:\n\n", text, flags=re.MULTILINE)[1].strip()
+
+
+# --- parts: better than the paper -------------------------------------------------------------------------
+
+
+def against(folder: str, task: str, left: str, rights: Sequence[str]) -> list[tuple[str, float, str]]:
+    """For each other line: its name, the corrected p value, and the chance that a run of `left` beats one of it."""
+    base = final(folder, task, left)
+    others = [final(folder, task, right) for right in rights]
+    corrected = statistics.holm([statistics.difference_test(base, other) for other in others])
+    found = []
+    for right, other, p in zip(rights, others, corrected, strict=True):
+        value, low, high = statistics.improvement(base, other)
+        found.append((right, float(p), bracketed(value, low, high, 2)))
+    return found
+
+
+def improvement(_: str, __: str) -> str:
+    """The chance that LBS beats each other method under preset curiax."""
+    labels = [label for label in dict.fromkeys(r["method"] for r in kept(BETTER)["rows"]) if label != "lbs"]
+    columns = [{name: (p, text) for name, p, text in against(BETTER, task, "lbs", labels)} for task in THREE]
+    lines = [[f"`{label}`", *(stacked(c[label][1], chance(c[label][0])) for c in columns)] for label in labels]
+    note = (
+        "P(a run of LBS covers more than a run of the method), ties counting half, with its 95 % interval; below it "
+        "the p value of a permutation test of equal means, corrected by Holm's method within each task."
+    )
+    return f"{grid(['LBS against', *TITLES.values()], lines)}\n\n{note}"
+
+
+def winners(_: str, __: str) -> str:
+    """Who is ahead on each task under preset curiax, and who cannot be told apart from it."""
+    lines = []
+    labels = list(dict.fromkeys(r["method"] for r in kept(BETTER)["rows"]))
+    for task in THREE:
+        means = {label: row(BETTER, task, label)["mean"] for label in labels}
+        best = max(labels, key=lambda label: means[label])
+        rest = [label for label in labels if label != best]
+        tied = [name for name, p, _ in against(BETTER, task, best, rest) if p >= 0.05]
+        entry = row(BETTER, task, best)
+        text = f"* **{TITLES[task]}**: `{best}` has the highest mean, {ours(entry)}"
+        text += f"; {listed(tied)} cannot be told apart from it" if tied else "; every other method is below it"
+        lines.append(text + " (5 % level, Holm).")
+    return "\n".join(lines)
+
+
+def gains_table() -> str:
+    """Each method under both presets, p values corrected over the whole table."""
+    labels = list(dict.fromkeys(r["method"] for r in kept(BETTER)["rows"]))
+    places = [(label, task) for label in labels for task in THREE]
+    tests = [
+        statistics.difference_test(final(STANDS[label][0], task, label), final(BETTER, task, label))
+        for label, task in places
+    ]
+    corrected = dict(zip(places, statistics.holm(tests), strict=True))
+    lines = []
+    for label in labels:
+        cells = []
+        for task in THREE:
+            before, after = row(STANDS[label][0], task, label), row(BETTER, task, label)
+            change = f"{after['mean'] - before['mean']:+.1f}, {chance(corrected[label, task])}".replace("-", "−")
+            cells.append(stacked(f"{before['mean']:.1f} → **{ours(after)}**", change, collapsed_text(after)))
+        lines.append([f"`{label}`", *cells])
+    return grid(["`paper-code` → `curiax`", *TITLES.values()], lines)
+
+
+GAINS_NOTE = (
+    "Coverage in the paper's cells (%): mean under preset `paper-code` → mean under `curiax` [95 % bootstrap "
+    "interval]; below it the change, with the p value of a permutation test of equal means, corrected by Holm's method "
+    "over the table."
+)
+
+
+def gains(_: str, __: str) -> str:
+    """The gains, explained."""
+    return f"{gains_table()}\n\n{GAINS_NOTE}"
+
+
+def curiax_preset(_: str, __: str) -> str:
+    """The gains with what they are, for a reader who sees nothing else."""
+    return f"{gains_table()}\n\n{GAINS_NOTE} {seeds_of(BETTER)}. Made by `{kept(BETTER)['command']}`."
+
+
+def steps_table(labels: Sequence[str], names: Sequence[str], compare: Callable[[int], int | None], title: str) -> str:
+    """Lines of the ablation suite, each compared with another of them, p values corrected within each task."""
+    tasks = (PLAIN, FROZEN)
+    cells: dict[tuple[str, int], str] = {}
+    for task in tasks:
+        pairs = [(k, compare(k)) for k in range(len(labels))]
+        values = [final(ABLATION, task, label) for label in labels]
+        tested = [(k, j) for k, j in pairs if j is not None and not np.array_equal(values[k], values[j])]
+        corrected = statistics.holm([statistics.difference_test(values[k], values[j]) for k, j in tested])
+        notes = {}
+        for (k, j), p in zip(tested, corrected, strict=True):
+            better, low, high = statistics.improvement(values[k], values[j])
+            change = f"{values[k].mean() - values[j].mean():+.1f}".replace("-", "−")
+            notes[k] = f"{change}, P {bracketed(better, low, high, 2)}, {chance(p)}"
+        for k, j in pairs:
+            entry = row(ABLATION, task, labels[k])
+            same = "the same setting here" if j is not None and k not in notes else ""
+            cells[task, k] = stacked(f"**{ours(entry)}**", notes.get(k, same), collapsed_text(entry))
+    lines = [[name, *(cells[task, k] for task in tasks)] for k, name in enumerate(names)]
+    return grid([title, *(TITLES[task] for task in tasks)], lines)
+
+
+STEP_NOTE = (
+    "P: chance that a run with the change beats one without it, with its 95 % interval; p: permutation test of equal "
+    "means, corrected by Holm's method within each column."
+)
+
+
+def path(_: str, __: str) -> str:
+    """From the released code's setting to ours, one step at a time."""
+    labels = ["lbs", "rollout 512", "rollout 512, bootstrap", "rollout 512, bootstrap, executed", "curiax"]
+    names = [
+        "`paper-code`",
+        "+ rollouts of 512",
+        "+ bootstrapping at time limits",
+        "+ executed actions",
+        "+ β = 2 everywhere = `curiax`",
+    ]
+    table = steps_table(labels, names, lambda k: k - 1 if k else None, "each step on top of the one before")
+    return f"{table}\n\n{seeds_of(ABLATION)}. {STEP_NOTE}"
+
+
+def leave_one_out(_: str, __: str) -> str:
+    """Our setting with one thing put back."""
+    labels = ["curiax", *(f"curiax, {x}" for x in ("rollout 2048", "no bootstrap", "sampled actions", "beta 0.1"))]
+    names = ["`curiax`", "rollouts of 2048 again", "no bootstrapping again", "sampled actions again", "β = 0.1"]
+    table = steps_table(labels, names, lambda k: 0 if k else None, "`curiax` with one thing put back")
+    return f"{table}\n\n{seeds_of(ABLATION)}. {STEP_NOTE}"
+
+
+def one_change(_: str, __: str) -> str:
+    """The released code's setting with one thing changed."""
+    changes = {
+        "rollout 512": "rollouts of 512",
+        "rollout 256": "rollouts of 256",
+        "bootstrap": "bootstrapping at time limits",
+        "executed actions": "the model sees executed actions",
+        "true successors": "true successors at episode ends",
+        "no reset-crossing pairs": "no pairs that cross a reset",
+        "entropy 0.001": "entropy weight 0.001 (the paper's text)",
+        "mean only": "`lbs-mean`: the distance of the means as the bonus",
+        "KL + NLL": "`lbs-nll`: KL plus reconstruction error as the bonus",
+    }
+    labels, names = ["lbs", *changes], ["`paper-code`", *changes.values()]
+    table = steps_table(labels, names, lambda k: 0 if k else None, "`paper-code` with one change")
+    return f"{table}\n\n{seeds_of(ABLATION)}. {STEP_NOTE}"
+
+
+def beta(_: str, __: str) -> str:
+    """Coverage against β, and how much of the time the remote is pressed."""
+    lines = []
+    for value in (0.1, 0.5, 1.0, 2.0, 4.0, 10.0):
+        label = f"beta {value:g}"
+        pressed = 100 * final(ABLATION, FROZEN, label, "noise/steps")
+        theory = max(0.0, -0.5 * np.log(value))
+        cells = [stacked(ours(e), collapsed_text(e)) for e in (row(ABLATION, t, label) for t in (PLAIN, FROZEN))]
+        lines.append([f"{value:g}", f"{theory:.2f}", *cells, f"{pressed.mean():.0f} %"])
+    header = ["β", "½ ln(1/β), nats", "Mountain Car", "Frozen", "Frozen: steps with the remote pressed, at the end"]
+    return f"{grid(header, lines)}\n\n{seeds_of(ABLATION)}, preset `paper-code` with β changed."
+
+
+# --- parts: choices ---------------------------------------------------------------------------------------
+
+
+def conflicts(_: str, __: str) -> str:
+    """Every conflict, and the value in force under each preset."""
+    lines = []
+    for conflict in CONFLICTS:
+        values = []
+        for preset in PRESETS:
+            plans = [resolve(Experiment(task, conflict.method or "lbs", preset=preset)) for task in (PLAIN, FROZEN)]
+            told = [plain(plan.settings[conflict.setting]) for plan in plans]
+            values.append(told[0] if told[0] == told[1] else " / ".join(told))
+        setting = f"`{conflict.setting}`" + (f" ({conflict.method.upper()})" if conflict.method else "")
+        lines.append([conflict.topic, conflict.paper, conflict.code, setting, *values])
+    header = ["topic", "paper", "released code", "setting", *(f"`{preset}`" for preset in PRESETS)]
+    return f"{grid(header, lines)}\n\nTwo values: on tasks without noise / with noise."
+
+
+def plain(value: Any) -> str:
+    """A setting's value."""
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def settled(_: str, __: str) -> str:
+    """Each open choice beside its alternatives and the paper."""
+    variants = SUITES[CHOICES].variants
+    lines = []
+    for name in dict.fromkeys(variant.method for variant in variants):
+        own = [variant.label for variant in variants if variant.method == name]
+        published = {p.task: p.value for p in PUBLISHED if p.method == name}
+        nearest = best = ""
+        means = {label: [row(CHOICES, task, label)["mean"] for task in (PLAIN, FROZEN)] for label in own}
+        best = max(own, key=lambda label: sum(means[label]))
+        if published:
+            aim = np.array([published[PLAIN], published[FROZEN]])
+            nearest = min(own, key=lambda label: float(np.abs(np.array(means[label]) - aim).sum()))
+            lines.append([f"**{name}**: the paper", f"{aim[0]:.2f}", f"{aim[1]:.2f}", ""])
+        for label in own:
+            told = "our default" if label == name else ""
+            marks = [told, "highest sum" if label == best else "", "closest to the paper" if label == nearest else ""]
+            entries = [row(CHOICES, task, label) for task in (PLAIN, FROZEN)]
+            cells = [stacked(ours(e), collapsed_text(e)) for e in entries]
+            lines.append([f"`{label}`", *cells, ", ".join(filter(None, marks))])
+    table = grid(["", "Mountain Car", "Frozen", ""], lines)
+    return (
+        f"{table}\n\n{seeds_of(CHOICES)}; no other table uses these; preset `paper-code`; coverage in the paper's "
+        "cells (%), mean [95 % interval]. Closest to the paper: smallest sum of the distances on both tasks."
+    )
+
+
+def alternatives(name: str, _: str) -> str:
+    """One method's alternatives."""
+    labels = [variant.label for variant in SUITES[CHOICES].variants if variant.method == name]
+    published = {p.task: p.value for p in PUBLISHED if p.method == name}
+    lines = [["paper", *(f"{published[task]:.2f}" for task in (PLAIN, FROZEN))]] if published else []
+    lines += [[f"`{x}`", *(coverage_cell(CHOICES, task, x) for task in (PLAIN, FROZEN))] for x in labels]
+    return f"{grid(['', 'Mountain Car', 'Frozen'], lines)}\n\n{seeds_of(CHOICES)}."
+
+
+# --- parts: others ----------------------------------------------------------------------------------------
+
+
+def overview(_: str, __: str) -> str:
+    """What `curiax` alone prints, and the names it knows."""
+    named = [("methods", METHODS), ("tasks", TASKS), ("suites", SUITES), ("presets", PRESETS)]
+    lists = [
+        f"**{title}**\n\n" + "\n".join(f"* `{name}`: {entry.summary}" for name, entry in entries.items())
+        for title, entries in named
+    ]
+    return (
+        "\n\n".join(["```text", cli.OVERVIEW.strip(), "```", *lists])
+        .replace("```text\n\n", "```text\n")
+        .replace("\n\n```", "\n```")
+    )
+
+
+def bins(_: str, __: str) -> str:
+    """Both coverages of every method on the paper's tasks."""
+    labels = list(dict.fromkeys(r["method"] for r in kept(MAIN)["rows"]))
+    lines = []
+    for label in labels:
+        pairs = [[row(MAIN, task, label, metric) for metric in (METRIC, "coverage/bins")] for task in THREE]
+        lines.append([f"`{label}`", *(f"{cells['mean']:.1f} / {honest['mean']:.1f}" for cells, honest in pairs)])
+    return f"{grid(['cells / bins', *TITLES.values()], lines)}\n\nMeans of {seeds_of(MAIN)}; preset `paper-code`."
+
+
+#: Part → how it is written, from what it is about and the way from its document up to the repository's root.
+PARTS: dict[str, Callable[[str, str], str]] = {
+    "noisy-tv": noisy_tv,
+    "speed": speed,
+    "main-table": main_table,
+    "stochastic-mountain-car": main_table,
+    "curiax-preset": curiax_preset,
+    "figure": figure,
+    "table": table,
+    "made": made,
+    "reports": reports,
+    "claims": claims_part,
+    "noise": noise,
+    "misses": misses,
+    "method": method,
+    "method-choices": method_choices,
+    "improvement": improvement,
+    "winners": winners,
+    "gains": gains,
+    "path": path,
+    "leave-one-out": leave_one_out,
+    "one-change": one_change,
+    "beta": beta,
+    "conflicts": conflicts,
+    "settled": settled,
+    "alternatives": alternatives,
+    "overview": overview,
+    "bins": bins,
+}
+
+
+def updated(text: str, up: str, missing: list[str]) -> str:
+    """A document with its marked parts written anew; parts whose results are missing stay, and are told."""
+
+    def write(found: re.Match[str]) -> str:
+        name = found[2]
+        kind, _, about = name.partition(":")
+        if found[5] != name or kind not in PARTS:
+            raise SystemExit(f"A part is marked {name!r} to {found[5]!r}: parts are {', '.join(PARTS)}.")
+        try:
+            return f"{found[1]}{PARTS[kind](about, up)}\n{found[4]}"
+        except MissingResults as error:
+            missing.append(f"{name}: {error}")
+            return found[0]
+
+    if text.count("<!-- begin: ") != len(MARKED.findall(text)):
+        raise SystemExit("A marked part does not end, or its first line is not as it must be.")
+    return MARKED.sub(write, text)
+
+
+def main() -> int:
+    """Rewrite, or check."""
+    check, partial = "--check" in sys.argv[1:], "--partial" in sys.argv[1:]
+    failed = False
+    for document in DOCUMENTS:
+        missing: list[str] = []
+        before = document.read_text()
+        after = updated(before, "../" if document.parent != ROOT else "", missing)
+        name = document.relative_to(ROOT)
+        for what in missing:
+            print(f"{name}: {what}", file=sys.stderr)
+        failed |= bool(missing) and not partial
+        if check and before != after:
+            print(f"{name} is out of date: run python scripts/update_docs.py", file=sys.stderr)
+            failed = True
+        if not check and before != after:
+            document.write_text(after)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""Curves and maps from records: what a page and its figures draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import statistics
+from .content import Curves, Map, MapAxis, Maps, Series
+from .record import Record
+
+COVERAGES = {"cells": "the paper's cells", "bins": "honest bins"}
+
+
+def headline(records: Sequence[Record]) -> str | None:
+    """The metric of the first table: the one that most records headline."""
+    found = [record.headline for record in records if record.headline]
+    return max(dict.fromkeys(found), key=found.count) if found else None
+
+
+def metric_title(metric: str) -> str:
+    """`coverage/cells` → `coverage in the paper's cells`."""
+    grid = metric.partition("/")[2]
+    return f"coverage in {COVERAGES.get(grid, grid)}"
+
+
+# --- curves -----------------------------------------------------------------------------------------------
+
+
+def coverage_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
+    """Each grid's coverage, the bonus, and the share of it paid where episodes end."""
+    metrics = list(dict.fromkeys(name for r in records for name in r.curves if name.startswith("coverage/")))
+    first = headline(records)
+    metrics.sort(key=lambda name: name != first)
+    curves = [
+        curve(records, name, metric_title(name).capitalize(), "%", "Cells visited so far by a run.", top=100.0)
+        for name in metrics
+    ]
+    note = (
+        "Share of the raw bonus paid on the steps that end an episode. In the released code the model sees the next "
+        "episode's first observation there, a jump that no model can predict."
+    )
+    paid = curve(records, "bonus/mean", "Mean raw bonus", "", "Before scaling; every method has a unit of its own.")
+    border = curve(records, "bonus/border_share", "Bonus paid at episode ends", "%", note, scale=100.0)
+    return (*curves, paid, border)
+
+
+def curve(
+    records: Sequence[Record],
+    metric: str,
+    title: str,
+    unit: str,
+    note: str,
+    *,
+    scale: float = 1.0,
+    top: float | None = None,
+    values: Callable[[Record], np.ndarray | None] | None = None,
+) -> Curves:
+    """A metric of all records that have it."""
+    series = []
+    for record in records:
+        data = record.curves.get(metric) if values is None else values(record)
+        if data is None:
+            continue
+        data = np.asarray(data, float) * scale
+        low, high = statistics.band(data) or ((), ())
+        own = {seed: numbers(row) for seed, row in zip(record.seeds, data, strict=True)}
+        steps = tuple(int(step) for step in record.steps)
+        series.append(Series(record.task, record.label, steps, numbers(data.mean(0)), numbers(low), numbers(high), own))
+    return Curves(metric, title, unit, note, tuple(series), top)
+
+
+def numbers(values: Any, digits: int = 4) -> tuple[float, ...]:
+    """Floats of a few digits, so that the page stays small."""
+    return tuple(float(f"{value:.{digits}g}") for value in np.asarray(values, float))
+
+
+def noise_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
+    """Whom the noise pays: by the model's own judgement everywhere, and as it was paid and pressed."""
+    noisy = [record for record in records if "noise/bonus" in record.curves]
+    if not noisy:
+        return ()
+
+    def contrast(record: Record) -> np.ndarray | None:
+        noise, car = record.curves.get("probe/noise"), record.curves.get("probe/car")
+        if noise is None or car is None:
+            return None
+        total = noise + car
+        if not total.any():  # a method that pays nothing
+            return None
+        return np.divide(noise, total, out=np.full(total.shape, 0.5), where=total > 0)
+
+    pays = (
+        "What the model would pay for pressing the remote, as a share of that plus what it would pay for pushing the "
+        "car, in the middle of every bin (medians). 50 %: noise is worth as much as the car. Methods with an episodic "
+        "memory are missing: what they pay depends on the episode."
+    )
+    found = (
+        curve(noisy, "probe", "Would pay for noise", "%", pays, scale=100.0, top=100.0, values=contrast),
+        curve(
+            noisy,
+            "noise/bonus",
+            "Was paid on noise",
+            "%",
+            "Share of the raw bonus paid on steps in which the remote was pressed.",
+            scale=100.0,
+            top=100.0,
+        ),
+        curve(
+            noisy,
+            "noise/steps",
+            "Pressed the remote",
+            "%",
+            "Share of the steps in which the agent pressed the remote.",
+            scale=100.0,
+            top=100.0,
+        ),
+    )
+    return tuple(curves for curves in found if curves.series)
+
+
+# --- maps -------------------------------------------------------------------------------------------------
+
+
+def flat_grid(record: Record) -> Any | None:
+    """The grid to draw: two axes, honest bins if there are any."""
+    flat = [grid for grid in record.facts["grids"] if len(grid["axes"]) == 2]
+    return next((grid for grid in flat if grid["rule"] == "floor"), flat[0] if flat else None)
+
+
+def drawn(record: Record, grid: Any, values: np.ndarray) -> Map:
+    """A map of one record; NaN becomes nothing."""
+    axes = []
+    for axis, parts in zip(grid["axes"], grid["shape"], strict=True):
+        # The paper's cells have an index more, for values exactly on the lower border.
+        extra = (axis["high"] - axis["low"]) / axis["parts"] * (parts - axis["parts"])
+        axes.append(MapAxis(axis["name"], axis["low"] - extra, axis["high"], parts))
+    lines = tuple(tuple(None if np.isnan(v) else float(f"{v:.3g}") for v in row) for row in values)
+    return Map(record.task, record.label, axes[0], axes[1], tuple(int(s) for s in record.moments), lines)
+
+
+def occupancy_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
+    """Where each line spent its steps."""
+    maps = []
+    for record in records:
+        grid = flat_grid(record)
+        if grid is not None and f"occupancy/{grid['name']}" in record.maps:
+            share = 100 * np.asarray(record.maps[f"occupancy/{grid['name']}"], float)
+            maps.append(drawn(record, grid, np.where(share > 0, share, np.nan)))
+    note = "Share of all steps so far spent in each bin, mean over seeds; hatched: no run has been there."
+    return (Maps("occupancy", "Visits", "% of steps", note, tuple(maps), "log"),) if maps else ()
+
+
+def surprise_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
+    """What each line's bonus found surprising: as it was paid, and as the model would pay."""
+    paid, probes = [], {}
+    for record in records:
+        grid = flat_grid(record)
+        if grid is None:
+            continue
+        name = f"paid/{grid['name']}"
+        if name in record.maps and np.nanmax(np.abs(np.nan_to_num(record.maps[name]))) > 0:
+            values = np.asarray(record.maps[name], float)
+            scale = np.nanmean(np.where(values == 0, np.nan, values), axis=1, keepdims=True)
+            paid.append(drawn(record, grid, positive(values / scale)))
+        if "probe/car" in record.maps and np.any(record.maps["probe/car"]):
+            car = np.asarray(record.maps["probe/car"], float)
+            for kind in (key for key in record.maps if key.startswith("probe/")):
+                unit = np.median(car, axis=1, keepdims=True) if kind == "probe/car" else car
+                ratio = np.asarray(record.maps[kind], float) / np.where(unit > 0, unit, np.nan)
+                probes.setdefault(kind, []).append(drawn(record, grid, positive(ratio)))
+    found = []
+    texts = {
+        "probe/car": (
+            "Would pay for pushing the car",
+            "× its median",
+            "What the model would pay in the middle of each bin for full force to either side, visited or not, in "
+            "units of its own median over the bins at that moment.",
+        ),
+        "probe/noise": (
+            "Would pay for pressing the remote",
+            "× pushing the car there",
+            "What the model would pay in the middle of each bin for pressing the remote, in units of what it would pay "
+            "for pushing the car in the same place: at 1 noise is worth as much as driving, above 1 it pays better. "
+            "This is where LBS and ICM part ways.",
+        ),
+    }
+    for kind in sorted(probes, key=lambda key: key != "probe/noise"):
+        name = kind.removeprefix("probe/")
+        title, unit, note = texts.get(kind, (f"Would pay for {name}", "× the car", "In the middle of each bin."))
+        found.append(Maps(kind, title, unit, note + " Median over seeds.", tuple(probes[kind]), "log"))
+    if paid:
+        note = (
+            "Raw bonus of a visit to each bin since the moment before, mean over all seeds' visits, in units of the "
+            "mean over the visited bins; hatched: nobody went there."
+        )
+        found.append(Maps("paid", "Was paid", "× the mean over bins", note, tuple(paid), "log"))
+    return tuple(found)
+
+
+def positive(values: np.ndarray) -> np.ndarray:
+    """What a logarithmic scale can show, nothing elsewhere."""
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)

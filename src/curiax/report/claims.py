@@ -1,0 +1,227 @@
+"""The paper's claims about these tasks, each as comparisons that a test can decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..experiments.suites import EVOLVING, FROZEN, PLAIN
+from . import statistics
+from .record import Record
+
+EVERYWHERE = (PLAIN, FROZEN, EVOLVING)
+NOISY = (FROZEN, EVOLVING)
+LEVEL = 0.05
+TEST = (
+    "Each comparison is a two-sided permutation test of the studentised difference of means (Chung & Romano 2013), "
+    "p values corrected by Holm's method within the claim. `held`: every comparison is significant in the claimed "
+    "direction at the 5 % level (where the claim is only `not less`: none is significant against it). `not held`: at "
+    "least one is significant against it. `open`: neither, or some could not be tested."
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is compared: a line's coverage on a task, in the end, after `steps`, or as a share of it without noise."""
+
+    label: str
+    task: str
+    steps: int | None = None
+    relative: bool = False
+
+    def describe(self) -> str:
+        """In words."""
+        when = "" if self.steps is None else f" at {self.steps:,} steps"
+        return f"{self.label} on {self.task}{when}{', relative to itself without noise' if self.relative else ''}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Left is claimed to be `greater` than right, or `not less`."""
+
+    left: Side
+    right: Side
+    claim: Literal["greater", "not less"] = "greater"
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """A claim in our words, the paper's sentence, and the comparisons that would have to hold."""
+
+    text: str
+    source: str
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One comparison's numbers: means, corrected p value, probability that left beats right."""
+
+    comparison: Comparison
+    left: float
+    right: float
+    p: float
+    improvement: float
+    shown: bool
+    contradicted: bool
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdict."""
+
+    claim: PaperClaim
+    verdict: Literal["held", "not held", "open"]
+    outcomes: tuple[Outcome, ...]
+    missing: int
+
+
+def against(
+    left: str, others: Sequence[str], tasks: Sequence[str], claim: Literal["greater", "not less"] = "greater"
+) -> tuple[Comparison, ...]:
+    """One line against several on several tasks."""
+    return tuple(Comparison(Side(left, task), Side(other, task), claim) for task in tasks for other in others)
+
+
+CLAIMS: tuple[PaperClaim, ...] = (
+    PaperClaim(
+        "LBS is best or tied with the best on every variant",
+        '"We found LBS to be working best in this benchmark"; "LBS remains the best performing method in both the '
+        'variants of the stochastic environment"',
+        against("lbs", ("disagreement", "icm", "rnd", "vime", "random"), EVERYWHERE, claim="not less"),
+    ),
+    PaperClaim(
+        "LBS is ahead of every other method on both noisy variants",
+        '"the exploration performance of LBS are unmatched in both variants of stochastic Mountain Car"',
+        against("lbs", ("disagreement", "icm", "rnd", "vime", "random"), NOISY),
+    ),
+    PaperClaim(
+        "The noisy TV breaks ICM and RND, and breaks them more than LBS",
+        '"Both ICM and RND\'s performance are strongly undermined by the randomness in the task"',
+        (
+            *(Comparison(Side(m, PLAIN), Side(m, task)) for m in ("icm", "rnd") for task in NOISY),
+            *(
+                Comparison(Side("lbs", task, relative=True), Side(m, task, relative=True))
+                for m in ("icm", "rnd")
+                for task in NOISY
+            ),
+        ),
+    ),
+    PaperClaim(
+        "LBS loses least to the noise, ICM most",
+        '"LBS is the method that least reduced its exploration performance, compared to the original non-stochastic '
+        'Mountain Car experiment and that ICM is the method that suffered the presence of noise the most"',
+        tuple(
+            Comparison(Side(better, task, relative=True), Side(worse, task, relative=True))
+            for task in NOISY
+            for better, worse in (
+                *(("lbs", other) for other in ("disagreement", "vime", "rnd", "icm")),
+                *((other, "icm") for other in ("disagreement", "vime", "rnd")),
+            )
+        ),
+    ),
+    PaperClaim(
+        "LBS and VIME are ahead in the first 30,000 steps of Mountain Car",
+        '"LBS and VIME are on average faster at exploring in the first 30k steps"',
+        tuple(
+            Comparison(Side(fast, PLAIN, steps=30_000), Side(slow, PLAIN, steps=30_000))
+            for fast in ("lbs", "vime")
+            for slow in ("icm", "disagreement", "rnd")
+        ),
+    ),
+    PaperClaim(
+        "RND is behind the other methods on Mountain Car and ahead of Random",
+        '"RND struggles behind with about 67% of visited bins, doing better only than the Random baseline"',
+        (
+            *(Comparison(Side(m, PLAIN), Side("rnd", PLAIN)) for m in ("lbs", "icm", "disagreement", "vime")),
+            Comparison(Side("rnd", PLAIN), Side("random", PLAIN)),
+        ),
+    ),
+    PaperClaim(
+        "The episodic term helps RIDE and NGU everywhere",
+        '"Overall, the episodic count component improves performance both for NGU and RIDE across all environments, '
+        'especially in stochastic settings"',
+        tuple(Comparison(Side(m, task), Side(f"{m}-no-count", task)) for m in ("ride", "ngu") for task in EVERYWHERE),
+    ),
+    PaperClaim(
+        "NGU stays below LBS everywhere, and above RIDE on the noisy variants",
+        '"NGU consistently underperforms LBS but leads to better exploration than RIDE in HalfCheetah and the '
+        'stochastic benchmarks"',
+        (
+            *(Comparison(Side("lbs", task), Side("ngu", task)) for task in EVERYWHERE),
+            *(Comparison(Side("ngu", task), Side("ride", task)) for task in NOISY),
+        ),
+    ),
+    PaperClaim(
+        "RIDE keeps up with LBS on Mountain Car but not on the noisy variants",
+        '"RIDE performs well in MountainCar and AntMaze but struggles in the higher-dimensional HalfCheetah '
+        'environment and in the stochastic benchmarks"',
+        (
+            Comparison(Side("ride", PLAIN), Side("lbs", PLAIN), "not less"),
+            *(Comparison(Side("lbs", task), Side("ride", task)) for task in NOISY),
+        ),
+    ),
+)
+
+
+def judge(records: Sequence[Record], metric: str) -> list[Judged]:
+    """Every claim whose lines are all there, with its verdict; claims that cannot be tested are left out."""
+    found = {(record.label, record.task): record for record in records}
+    judged = []
+    for claim in CLAIMS:
+        sides = [(side.label, side.task) for c in claim.comparisons for side in (c.left, c.right)]
+        labels = {label for label, _ in sides}
+        if not labels <= {label for label, _ in found}:
+            continue
+        testable = [c for c in claim.comparisons if all(usable(side, found, metric) for side in (c.left, c.right))]
+        if testable:
+            outcomes = compare(testable, found, metric)
+            missing = len(claim.comparisons) - len(testable)
+            judged.append(Judged(claim, verdict(outcomes, missing), outcomes, missing))
+    return judged
+
+
+def usable(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> bool:
+    """Whether there are at least two runs to test, long enough, and for a relative side the task without noise."""
+    record = found.get((side.label, side.task))
+    if record is None or metric not in record.curves or len(record.seeds) < 2 or record.budget < (side.steps or 0):
+        return False
+    plain = found.get((side.label, PLAIN))
+    if not side.relative:
+        return True
+    return plain is not None and plain.budget == record.budget and float(plain.final(metric).mean()) > 0
+
+
+def values(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> np.ndarray:
+    """One number for each seed."""
+    record = found[side.label, side.task]
+    at = -1 if side.steps is None else int(np.searchsorted(record.steps, side.steps, side="right")) - 1
+    data = np.asarray(record.curves[metric][:, max(at, 0) if side.steps is not None else -1], float)
+    # The mean without noise is taken as known: with as many seeds its own uncertainty is the smaller part.
+    return data / found[side.label, PLAIN].final(metric).mean() if side.relative else data
+
+
+def compare(
+    comparisons: Sequence[Comparison], found: Mapping[tuple[str, str], Record], metric: str
+) -> tuple[Outcome, ...]:
+    """Test all comparisons of a claim together."""
+    pairs = [(values(c.left, found, metric), values(c.right, found, metric)) for c in comparisons]
+    adjusted = statistics.holm([statistics.difference_test(x, y) for x, y in pairs])
+    outcomes = []
+    for comparison, (x, y), p in zip(comparisons, pairs, adjusted, strict=True):
+        significant, ahead = bool(p < LEVEL), bool(x.mean() > y.mean())
+        contradicted = significant and not ahead
+        shown = not contradicted if comparison.claim == "not less" else significant and ahead
+        chance = statistics.improvement(x, y)[0]
+        outcomes.append(Outcome(comparison, float(x.mean()), float(y.mean()), float(p), chance, shown, contradicted))
+    return tuple(outcomes)
+
+
+def verdict(outcomes: Sequence[Outcome], missing: int) -> Literal["held", "not held", "open"]:
+    """Held if all is shown and nothing is missing, not held if anything is contradicted."""
+    if any(outcome.contradicted for outcome in outcomes):
+        return "not held"
+    return "held" if not missing and all(outcome.shown for outcome in outcomes) else "open"

@@ -1,0 +1,136 @@
+"""From records to files: the record itself, `table.json`, figures, `report.html` and a README; and back, to verify."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._errors import OutputError
+from ..experiments.folder import written
+from . import claims, record
+from .assemble import assemble, distinct
+from .charts import headline
+from .content import Content
+from .page import page
+from .record import RECORD, Heading, Record
+from .table import Row, as_json, rows
+
+TABLE, REPORT, FIGURES, README = "table.json", "report.html", "figures", "README.md"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was computed, and the files it is in."""
+
+    content: Content
+    rows: Sequence[Row]
+    files: Sequence[Path]
+
+
+def publish(records: Sequence[Record], heading: Heading, out: Path) -> Published:
+    """Write everything that is made of some records into a folder."""
+    from .figures import draw_all
+
+    record.save(records, heading, out / RECORD)
+    # From what was written, not from what is in memory: the tables can then be recomputed to the last digit.
+    kept = distinct(record.load(out / RECORD))
+    table = rows(kept, heading.suite)
+    content = assemble(kept, table, heading)
+    with written(out):
+        (out / TABLE).write_text(json.dumps(summary(kept, table, heading), indent=1, ensure_ascii=False) + "\n")
+        (out / REPORT).write_text(page(content), encoding="utf-8")
+        (out / README).write_text(readme(content, heading))
+        figures = draw_all(content, table, out / FIGURES)
+    return Published(content, table, [out / REPORT, out / TABLE, *figures])
+
+
+def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -> dict[str, Any]:
+    """What `table.json` holds."""
+    metric = headline(records)
+    judged = claims.judge(records, metric) if metric else []
+    return {
+        "suite": heading.suite,
+        "command": heading.command,
+        "rows": as_json(table),
+        "claims": [{"claim": j.claim.text, "verdict": j.verdict, "source": j.claim.source} for j in judged],
+    }
+
+
+def readme(content: Content, heading: Heading) -> str:
+    """The tables for readers of the folder."""
+    parts = [f"# {content.title}", content.lead, f"Made by `{heading.command}`; open `{REPORT}` in a browser."]
+    for notice in content.notices:
+        parts.append(f"**{notice.level}**: {notice.text}")
+    for table in content.tables:
+        lines = ["| " + " | ".join(table.header) + " |", "|---" * len(table.header) + "|"]
+        lines += ["| " + " | ".join(cell.text.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
+        parts += [f"## {table.caption}", "\n".join(lines), table.note]
+    if content.claims:
+        held = [f"- **{claim.verdict}**: {claim.text}. {claim.finding}" for claim in content.claims]
+        parts += ["## Claims of the paper", "\n".join(held)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def kept_in(folder: Path) -> list[Path]:
+    """The folder itself if it holds a table, else those directly below it that do."""
+    below = sorted(entry.parent for entry in folder.glob(f"*/{TABLE}"))
+    return [folder] if (folder / TABLE).exists() or not below else below
+
+
+def verify(folder: Path) -> tuple[int, list[str]]:
+    """Recompute the table from the stored curves: how many rows there are, and every difference found."""
+    try:
+        told = json.loads((folder / TABLE).read_text())
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{folder} has no readable {TABLE} ({error}): name a folder of `curiax reproduce`.") from None
+    if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
+        raise OutputError(f"{folder / TABLE} was not written by `curiax reproduce`: it has no rows.")
+    heading, kept = record.read_heading(folder / RECORD), distinct(record.load(folder / RECORD))
+    fresh = json.loads(json.dumps(summary(kept, rows(kept, heading.suite), heading)))
+    return len(fresh["rows"]), [*compare_rows(told["rows"], fresh["rows"]), *compare_claims(told, fresh)]
+
+
+def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[str]:
+    """Differences between the rows as kept and as recomputed."""
+
+    def key(row: Any) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
+
+    kept, found = {key(row): row for row in told}, []
+    if len(kept) != len(told):
+        found.append(f"{TABLE} holds a row twice or something that is no row.")
+    for row in fresh:
+        name = " / ".join(map(str, key(row)))
+        other = kept.pop(key(row), None)
+        if other is None:
+            found.append(f"{name}: missing from {TABLE}.")
+            continue
+        for field, value in row.items():
+            if not same(other.get(field), value):
+                found.append(f"{name}: {field} is {other.get(field)!r} in {TABLE}, {value!r} from the curves.")
+    return found + [f"{' / '.join(map(str, name))}: in {TABLE} but not in the curves." for name in kept]
+
+
+def compare_claims(told: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
+    """Differences between the verdicts on claims as kept and as recomputed."""
+    claims = told.get("claims")
+    kept = {c.get("claim"): c.get("verdict") for c in claims if isinstance(c, dict)} if isinstance(claims, list) else {}
+    made = {c["claim"]: c["verdict"] for c in fresh["claims"]}
+    return [
+        f"claim {name!r}: {kept.get(name)!r} in {TABLE}, {made.get(name)!r} from the curves."
+        for name in dict.fromkeys([*kept, *made])
+        if kept.get(name) != made.get(name)
+    ]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal, floats up to what differs between machines in the last digits of sums."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, int | float) and isinstance(right, int | float) and not isinstance(left, bool):
+        return math.isclose(left, right, rel_tol=1e-4, abs_tol=1e-6)
+    return left == right and type(left) is type(right)

@@ -1,0 +1,338 @@
+"""What is kept of a finished run for tables, figures and reports: curves of every seed, maps at some moments.
+
+A suite's record is three files: `runs.json` (what was run), `curves.parquet` (one row for each run, seed and
+recorded step) and `maps.parquet` (one row for each run, kind and moment). It holds all that a report needs and is
+small enough to be kept under version control.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._errors import OutputError
+from ..experiments import folder
+from ..experiments.folder import UNFINISHED, written
+from ..experiments.registry import METHODS, TASKS
+
+if TYPE_CHECKING:
+    import polars
+
+FORMAT, RECORD = "curiax-record-1", "record"
+RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
+#: At most so many points of a curve and moments of a map: what a figure can show.
+POINTS, MOMENTS = 100, 12
+KEPT = ("coverage/", "reachable/", "noise/", "bonus/mean", "bonus/border_share", "bonus/scale", "probe/")
+FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
+MORE_FACTS = ("versions", "platform", "devices", "started")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: `facts` are its manifest's, `curves[name]` is `[S, K]` at `steps [K]`.
+
+    `maps[name]` is `[M, cells]` at `moments [M]`, averaged over the seeds: `occupancy/*` is the share of all steps
+    so far spent in each cell, `paid/*` the mean raw bonus of the visits to each cell since the moment before (NaN
+    where nobody went), `probe/*` what the model would pay (the median over seeds; as a curve, over cells).
+    """
+
+    facts: Mapping[str, Any]
+    steps: np.ndarray
+    curves: Mapping[str, np.ndarray]
+    moments: np.ndarray
+    maps: Mapping[str, np.ndarray]
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.facts["identity"]["task"]
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.facts["identity"]["method"]
+
+    @property
+    def label(self) -> str:
+        """What the record is called in tables."""
+        return self.facts["experiment"].get("label") or self.method
+
+    @property
+    def published_as(self) -> str | None:
+        """The method whose published numbers it can stand beside; None for one with changed settings."""
+        return None if self.facts["experiment"]["settings"] else self.method
+
+    @property
+    def preset(self) -> str:
+        """Name of the preset."""
+        return self.facts["preset"]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, in the order of the curves."""
+        return tuple(self.facts["identity"]["seeds"])
+
+    @property
+    def budget(self) -> int:
+        """Steps of each seed."""
+        return int(self.steps[-1])
+
+    @property
+    def headline(self) -> str | None:
+        """The metric that tables show, or None for a task that counts nothing."""
+        name = f"coverage/{self.facts['coverage']}"
+        found = [key for key in self.curves if key.startswith("coverage/")]
+        return name if name in found else next(iter(found), None)
+
+    def final(self, metric: str) -> np.ndarray:
+        """Each seed's last value `[S]`."""
+        return self.curves[metric][:, -1]
+
+    def grid(self, name: str) -> Mapping[str, Any] | None:
+        """The description of a grid."""
+        return next((grid for grid in self.facts["grids"] if grid["name"] == name), None)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a page is called: kept with the records, so that the page can be made again."""
+
+    title: str
+    lead: str = ""
+    suite: str = ""
+    #: The line that the others are compared with.
+    reference: str = "lbs"
+    command: str = ""
+    #: What the reader must know of how the records were found.
+    remarks: tuple[str, ...] = ()
+
+
+def thinned(count: int, most: int) -> np.ndarray:
+    """At most `most` indices below `count`, evenly spread, the last among them."""
+    return np.unique(np.round(np.linspace(-1, count - 1, min(count, most) + 1)).astype(int)[1:])
+
+
+def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
+    """The record of a run from its manifest and its metrics."""
+    seeds = manifest["identity"]["seeds"]
+    table = table.sort("seed", "iteration")
+    order = np.argsort(np.argsort(seeds))
+
+    def array(name: str) -> np.ndarray:
+        values = table[name].to_numpy()
+        return values.reshape(len(seeds), -1, *values.shape[1:])[order]
+
+    steps = array("step")[0]
+    at, moments = thinned(len(steps), POINTS), thinned(len(steps), MOMENTS)
+    curves, maps = {}, {}
+    for name in table.columns:
+        if not name.startswith((*KEPT, "occupancy/")):
+            continue
+        values = array(name)
+        if name.startswith("probe/"):
+            # Medians: now and then a model pays thousands for a far state, which would drown all else in a mean.
+            maps[name] = np.median(values[:, moments], axis=0)
+            values = np.median(values, axis=2)
+        if name.startswith("occupancy/"):
+            visits = np.cumsum(values, axis=1)[:, moments]
+            maps[name] = (visits / visits.sum(2, keepdims=True)).mean(0)
+            grid = name.removeprefix("occupancy/")
+            maps[f"paid/{grid}"] = mean_paid(array(f"paid/{grid}"), values, moments)
+        else:
+            curves[name] = values[:, at]
+    facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
+    return Record(facts, steps[at], curves, steps[moments], maps)
+
+
+def mean_paid(paid: np.ndarray, visits: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """The mean bonus of a visit to each cell between two moments, over all seeds; NaN where nobody went."""
+    upto = (np.cumsum(total.sum(0), axis=0)[moments] for total in (paid.astype(float), visits))
+    sums, counts = (np.diff(total, axis=0, prepend=0) for total in upto)
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def read_run(path: Path) -> Record | None:
+    """The record of a finished run's folder; None if it is not one."""
+    manifest = folder.read_manifest(path)
+    if manifest is None:
+        return None
+    missing = [name for name in FACTS if name not in manifest]
+    if missing:
+        version = manifest["identity"].get("curiax", "an unknown version")
+        raise OutputError(
+            f"{path} was made by Curiax {version}, whose runs lack {', '.join(missing)}: run it again to report on it."
+        )
+    table = folder.read_metrics(path)
+    check_complete(path, manifest, table)
+    return condense(manifest, table)
+
+
+def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
+    """Refuse a metrics table that is not the one its manifest describes."""
+    expected = len(manifest["identity"]["seeds"]) * manifest["iterations"]
+    if not {"seed", "iteration", "step"} <= set(table.columns) or table.height != expected:
+        raise OutputError(
+            f"{path} is damaged: {folder.METRICS} has {table.height} rows where its manifest says {expected}. "
+            f"{folder.REMEDY.capitalize()}"
+        )
+    if sorted(table["seed"].unique().to_list()) != sorted(manifest["identity"]["seeds"]):
+        raise OutputError(f"{path} is damaged: the seeds of {folder.METRICS} are not its manifest's. {folder.REMEDY}")
+
+
+def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
+    """Write the record of a suite."""
+    import polars as pl
+
+    curves, maps = [], []
+    for number, record in enumerate(records):
+        seeds, points = len(record.seeds), len(record.steps)
+        curves.append(
+            pl.DataFrame(
+                {
+                    "run": np.full(seeds * points, number, np.int16),
+                    "seed": np.repeat(np.asarray(record.seeds, np.int64), points),
+                    "step": np.tile(record.steps, seeds),
+                    **{name: compact(values).reshape(-1) for name, values in sorted(record.curves.items())},
+                }
+            )
+        )
+        for name, values in sorted(record.maps.items()):
+            frame = {
+                "run": np.full(len(values), number, np.int16),
+                "map": [name] * len(values),
+                "step": record.moments,
+                "values": [row.tolist() for row in compact(values)],
+            }
+            maps.append(pl.DataFrame(frame, schema_overrides={"values": pl.List(pl.Float32)}))
+    runs = {"format": FORMAT, "heading": asdict(heading), "runs": [dict(record.facts) for record in records]}
+    with written(path):
+        path.mkdir(parents=True, exist_ok=True)
+        (path / RUNS).write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n")
+        pl.concat(curves, how="diagonal").write_parquet(path / CURVES, compression="zstd", compression_level=19)
+        table = pl.concat(maps) if maps else pl.DataFrame({"run": [], "map": [], "step": [], "values": []})
+        table.write_parquet(path / MAPS, compression="zstd", compression_level=19)
+
+
+def compact(values: np.ndarray) -> np.ndarray:
+    """Float32 with half of its digits: figures and tables show fewer, and the file shrinks threefold.
+
+    Coverage survives exactly: whole hundredths of a small number of cells need fewer bits than are kept.
+    """
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    finite = np.isfinite(np.asarray(values, np.float32))
+    rounded = ((bits + np.uint32(0x7FF)) & np.uint32(0xFFFFF000)).view(np.float32)
+    return np.where(finite, rounded, np.asarray(values, np.float32)).astype(np.float32)
+
+
+def read_runs(path: Path) -> dict[str, Any]:
+    """What `runs.json` holds."""
+    try:
+        data = json.loads((path / RUNS).read_text())
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} is not a complete record ({error}).") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise OutputError(f"{path / RUNS} is not a record of this version (its format is not {FORMAT}).")
+    if not isinstance(data.get("runs"), list) or not isinstance(data.get("heading"), dict):
+        raise OutputError(f"{path / RUNS} is damaged: it names no runs.")
+    for facts in data["runs"]:
+        if not isinstance(facts, dict) or any(name not in facts for name in FACTS):
+            raise OutputError(f"{path / RUNS} is damaged: a run lacks some of {', '.join(FACTS)}.")
+    return data
+
+
+def read_heading(path: Path) -> Heading:
+    """What the record's page is called."""
+    data = read_runs(path)["heading"]
+    words = {field.name: str(data.get(field.name, "")) for field in fields(Heading) if field.name != "remarks"}
+    remarks = data.get("remarks")
+    return Heading(**words, remarks=tuple(map(str, remarks)) if isinstance(remarks, list) else ())
+
+
+def load(path: Path) -> list[Record]:
+    """Read the record of a suite."""
+    import polars as pl
+
+    data = read_runs(path)
+    try:
+        curves, maps = pl.read_parquet(path / CURVES), pl.read_parquet(path / MAPS)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise OutputError(f"{path} is not a complete record ({error}).") from None
+    records = []
+    for number, facts in enumerate(data["runs"]):
+        own = curves.filter(pl.col("run") == number)
+        seeds = facts["identity"]["seeds"]
+        if own.height == 0 or own.height % len(seeds) or own["seed"].unique(maintain_order=True).to_list() != seeds:
+            raise OutputError(f"{path} is damaged: the curves of run {number} are not those of its seeds.")
+        steps = own["step"].to_numpy()[: own.height // len(seeds)]
+        names = [name for name in own.columns[3:] if not own[name].is_null().any()]
+        found = maps.filter(pl.col("run") == number)
+        kinds = {name: found.filter(pl.col("map") == name) for name in found["map"].unique(maintain_order=True)}
+        records.append(
+            Record(
+                facts,
+                steps,
+                {name: own[name].to_numpy().reshape(len(seeds), -1) for name in names},
+                next(iter(kinds.values()))["step"].to_numpy() if kinds else np.array([], np.int64),
+                {name: np.array(frame["values"].to_list(), np.float32) for name, frame in kinds.items()},
+            )
+        )
+    return records
+
+
+def gather(paths: Sequence[Path]) -> tuple[list[Record], tuple[str, ...]]:
+    """The records below some folders (runs, folders of runs, what `reproduce` wrote), and what was left out and why."""
+    records: dict[str, Record] = {}
+    remarks: list[str] = []
+    for path in paths:
+        found, left_out = below(path)
+        remarks += left_out
+        for record in found:
+            records.setdefault(f"{record.facts['run_id']} {record.label}", record)
+    if not records:
+        where = ", ".join(str(path) for path in paths)
+        why = f" ({' '.join(remarks)})" if remarks else ""
+        raise OutputError(
+            f"no finished runs in {where}{why}: train some with `curiax run` or `curiax reproduce` first."
+        )
+    return list(records.values()), tuple(remarks)
+
+
+def below(path: Path) -> tuple[list[Record], list[str]]:
+    """The records of one folder, and remarks on what in it could not be read."""
+    if not path.is_dir():
+        raise OutputError(f"{path} is not a folder: name run folders, or a folder that holds some.")
+    for place in (path, path / RECORD):
+        if (place / RUNS).exists():
+            return load(place), []
+    own = read_run(path)
+    if own is not None:
+        return [own], []
+    runs = (path / "runs") if (path / "runs").is_dir() else path
+    found, remarks = [], []
+    for entry in sorted(runs.iterdir()):
+        if UNFINISHED in entry.name:
+            remarks.append(f"{entry} is the trace of an unfinished run: left out.")
+        elif entry.is_dir() and not entry.name.startswith("."):
+            try:
+                record = read_run(entry)
+            except OutputError as error:
+                remarks.append(f"Left out: {error}")
+            else:
+                if record is None:
+                    remarks.append(f"{entry} holds no finished run: left out.")
+                else:
+                    found.append(record)
+    return sorted(found, key=usual_order), remarks
+
+
+def usual_order(record: Record) -> tuple[int, str, int, str]:
+    """Tasks and methods as `curiax list` has them, then the user's own."""
+    tasks, methods = list(TASKS), list(METHODS)
+    task = tasks.index(record.task) if record.task in tasks else len(tasks)
+    method = methods.index(record.method) if record.method in methods else len(methods)
+    return task, record.task, method, record.label
