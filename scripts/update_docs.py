@@ -56,6 +56,9 @@ MEANINGS = {
     "cold start, s": "from the call of `run` to the first iteration, nothing compiled yet (s)",
     "warm start, s": "the same with the compilation cache, in a new process (s)",
     "import curiax, s": "`import curiax` (s)",
+    "whole suite, s": "`curiax reproduce stochastic-mountain-car`, 144 runs, everything compiled anew (s)",
+    "report, s": "`curiax report` of those runs, tables and figures included (s)",
+    "report, MB": "size of its `report.html` (MB)",
     "icm / rnd": "training time of ICM ÷ RND",
     "lbs / rnd": "training time of LBS ÷ RND",
     "vime / rnd": "training time of VIME ÷ RND",
@@ -142,9 +145,9 @@ def code_text(entry: dict[str, Any]) -> str:
 
 
 def collapsed_text(entry: dict[str, Any]) -> str:
-    """`2 of 32 collapsed`, where some but not all did."""
-    fallen = len(entry.get("collapsed") or ())
-    return f"{fallen} of {entry['seeds']} collapsed" if 0 < fallen < entry["seeds"] else ""
+    """`2 of 32 collapsed`, where any did."""
+    fallen, seeds = len(entry.get("collapsed") or ()), entry["seeds"]
+    return "" if not fallen else f"all {seeds} collapsed" if fallen == seeds else f"{fallen} of {seeds} collapsed"
 
 
 def stacked(*texts: str) -> str:

@@ -251,6 +251,7 @@ def test_suites_can_share_runs_under_their_own_labels(capsys: pytest.CaptureFixt
     assert call("report", "store", "--out", "c", "--title", "Mine") == 0
     capsys.readouterr()
     assert "<title>Mine" in Path("c/report.html").read_text()
+    assert "LBS, ICM" not in Path("b/report.html").read_text(), "the page names the lines that are there"
     assert call("verify", "a", "b", "c") == 0
     assert capsys.readouterr().out.count("ok  ") == 3
     assert call("verify", ".") == 0

@@ -139,6 +139,20 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
     whole.with_columns(seed=pl.col("seed") + 1).write_parquet(path / "metrics.parquet")
     with pytest.raises(OutputError, match=r"the seeds of metrics\.parquet are not its manifest's"):
         read_run(path)
+    twice = whole.with_columns(iteration=pl.col("iteration").replace(3, 4))
+    twice.write_parquet(path / "metrics.parquet")
+    with pytest.raises(OutputError, match="not those of a run"):
+        read_run(path)
+    uneven = whole.with_columns(seed=pl.Series([0] * 49 + [1] * 51))
+    uneven.write_parquet(path / "metrics.parquet")
+    with pytest.raises(OutputError, match=r"the seeds of metrics\.parquet are not its manifest's"):
+        read_run(path)
+    poisoned = whole.with_columns(
+        pl.when(pl.col("iteration") == 9).then(float("nan")).otherwise(pl.col("coverage/cells")).alias("coverage/cells")
+    )
+    poisoned.write_parquet(path / "metrics.parquet")
+    with pytest.raises(OutputError, match=r"coverage/cells in metrics\.parquet is not finite"):
+        read_run(path)
     (path / "metrics.parquet").write_bytes(b"not parquet")
     with pytest.raises(OutputError, match="damaged"):
         read_run(path)
@@ -160,7 +174,10 @@ def test_damaged_records_are_refused(made: Record, tmp_path: Path) -> None:
     for change, message in (
         ({"format": "curiax-record-0"}, "not a record of this version"),
         ({"runs": 3}, "names no runs"),
-        ({"runs": [{"run_id": "x"}]}, "a run lacks some of"),
+        ({"runs": [{"run_id": "x"}]}, "whose runs lack identity"),
+        ({"runs": [{**data["runs"][0], "seconds": {}}]}, "its facts are not those of a run"),
+        ({"runs": [{**data["runs"][0], "grids": 3}]}, "its facts are not those of a run"),
+        ({"runs": [{**data["runs"][0], "identity": "x"}]}, "its facts are not those of a run"),
     ):
         (tmp_path / "runs.json").write_text(json.dumps(data | change))
         with pytest.raises(OutputError, match=message):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from synthetic import manifest, metrics, write_run
 
 from curiax._errors import OutputError
@@ -16,12 +18,15 @@ from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.reproduce import experiments
 from curiax.experiments.spec import resolve
 from curiax.experiments.suites import EVOLVING, FROZEN, PLAIN, SUITES
-from curiax.report import claims
-from curiax.report.assemble import assemble, distinct
+from curiax.report import claims, statistics
+from curiax.report.assemble import assemble, distinct, number
+from curiax.report.charts import noise_curves, surprise_maps
 from curiax.report.claims import CLAIMS, judge
+from curiax.report.content import Content
 from curiax.report.publish import publish, verify
 from curiax.report.record import Heading, Record, condense, gather
-from curiax.report.table import relative_change, rows
+from curiax.report.statistics import relative_change
+from curiax.report.table import rows
 
 HEADING = Heading("A title", "A lead.", "a-suite", "lbs", "curiax reproduce a-suite")
 CELLS = "coverage/cells"
@@ -34,6 +39,11 @@ def made(task: str, method: str, finals: list[float], **changes: object) -> Reco
 
 def around(mean: float, count: int = 12, spread: float = 2.0) -> list[float]:
     return (mean + spread * np.linspace(-1, 1, count)).tolist()
+
+
+def content(records: list[Record]) -> Content:
+    kept = distinct(records)
+    return assemble(kept, rows(kept, "s"), HEADING)
 
 
 # --- published numbers ------------------------------------------------------------------------------------
@@ -50,10 +60,10 @@ def test_the_papers_changes_follow_from_its_means() -> None:
 
 def test_the_papers_means_are_means_of_whole_cells() -> None:
     """Distinct cells per run are whole numbers, so a mean over n runs is a multiple of 1/n, up to its printing."""
-    for number in PUBLISHED:
-        total = number.value * number.seeds
-        assert abs(total - round(total)) <= 0.005 * number.seeds + 1e-9, number
-    assert sum(number.seeds == 7 for number in PUBLISHED) == 1
+    for each in PUBLISHED:
+        total = each.value * each.seeds
+        assert abs(total - round(total)) <= 0.005 * each.seeds + 1e-9, each
+    assert sum(each.seeds == 7 for each in PUBLISHED) == 1
 
 
 def test_published_numbers_are_about_things_that_exist() -> None:
@@ -140,15 +150,98 @@ def test_changes_against_the_task_without_noise() -> None:
 
 
 def test_the_interval_of_a_change_is_the_deltas() -> None:
-    """Against the textbook variance of a ratio of independent means."""
+    """Against the textbook variance of a ratio of independent means, with as much spread in either group."""
     rng = np.random.default_rng(1)
-    x, y = rng.normal(30, 5, 200), rng.normal(90, 4, 200)
-    mean, low, high = relative_change(x.tolist(), y.tolist())
-    ratio = x.mean() / y.mean()
-    deviation = 100 * ratio * np.sqrt(x.var() / 200 / x.mean() ** 2 + y.var() / 200 / y.mean() ** 2)
-    assert mean == pytest.approx(100 * (ratio - 1))
-    assert low == pytest.approx(mean - 1.96 * deviation, abs=0.15 * deviation)
-    assert high == pytest.approx(mean + 1.96 * deviation, abs=0.15 * deviation)
+    for spread in ((5.0, 1.0), (1.0, 20.0)):
+        x, y = rng.normal(30, spread[0], 200), rng.normal(90, spread[1], 200)
+        mean, low, high = relative_change(x, y)
+        ratio = x.mean() / y.mean()
+        deviation = 100 * ratio * np.sqrt(x.var() / 200 / x.mean() ** 2 + y.var() / 200 / y.mean() ** 2)
+        assert mean == pytest.approx(100 * (ratio - 1))
+        assert low == pytest.approx(mean - 1.96 * deviation, abs=0.2 * deviation)
+        assert high == pytest.approx(mean + 1.96 * deviation, abs=0.2 * deviation)
+
+
+def test_the_interval_of_a_change_covers_what_it_should() -> None:
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(400):
+        _, low, high = relative_change(100 * rng.beta(8, 3, 8), 100 * rng.beta(12, 2, 8))
+        assert low is not None
+        assert high is not None
+        hits += low <= 100 * ((8 / 11) / (12 / 14) - 1) <= high
+    assert 0.92 <= hits / 400 <= 0.985
+
+
+def test_two_seeds_give_no_interval_of_anything() -> None:
+    table = rows([made(PLAIN, "icm", [90.0, 80.0]), made(FROZEN, "icm", [30.0, 20.0])], "s")
+    assert {(row.ci_low, row.iqm_low) for row in table} == {(None, None)}
+
+
+def test_the_verdict_on_a_change_counts_the_papers_scatter() -> None:
+    """By hand: the difference of log ratios over its standard error, both sides' runs counted."""
+    plain, frozen = around(90.0, 12, 6.0), around(30.0, 12, 6.0)
+    change = next(
+        r for r in rows([made(PLAIN, "icm", plain), made(FROZEN, "icm", frozen)], "s") if r.metric == "change/cells"
+    )
+    x, y = np.array(frozen), np.array(plain)
+    variance = sum((v.std(ddof=1) / v.mean()) ** 2 * (1 / 12 + 1 / 8) for v in (x, y))
+    gap = np.log(x.mean() / y.mean()) - np.log(1 - 0.6866)
+    assert change.p == pytest.approx(2 * norm.sf(abs(gap) / np.sqrt(variance)), rel=1e-3)
+
+
+def test_the_resolution_is_where_the_verdict_turns() -> None:
+    row = next(r for r in rows([made(PLAIN, "lbs", around(91.0, 12, 6.0))], "s") if r.metric == CELLS)
+    values = np.asarray(row.values)
+    assert row.resolution is not None
+    for shift, verdict in ((0.99, "agrees"), (1.01, "above")):
+        assert statistics.agreement(values, row.mean - shift * row.resolution, 8)[0] == verdict
+
+
+# --- the page's tables ------------------------------------------------------------------------------------
+
+
+def cells(table: Any, label: str) -> dict[str, str]:
+    row = next(row for row in table.rows if row[0].text == label)
+    return {name: cell.text for name, cell in zip(table.header, row, strict=True)}
+
+
+def test_statistics_by_hand() -> None:
+    """Curves rise evenly, so every number follows from the final values: 12 runs from 58 to 62."""
+    record = made(PLAIN, "lbs", around(60.0))
+    found = cells(content([record, made(PLAIN, "icm", around(80.0))]).statistics[0], "lbs")
+    # Coverage c after a share s of training is c·s, and c/0.96 of the reachable cells: 50 % of them at s = 48/c.
+    steps = sorted(2048 * int(np.ceil(np.round(50 * 48 / c, 6))) for c in around(60.0))
+    assert found["steps to 50 %"] == f"{np.median(steps) / 1000:.0f}k (12/12)"
+    assert found["75 %"] == "never"
+    assert found["mean over training"].startswith("30.")
+    assert found["collapsed"].startswith("6/12: 0, 1, 2, 3, 4, 5")
+
+
+def test_cost_is_of_a_step() -> None:
+    """A run of twice the seeds at twice the CPU time costs as much as RND."""
+    rnd, lbs = made(PLAIN, "rnd", around(60.0, 6)), made(PLAIN, "lbs", around(60.0, 12))
+    lbs.facts["seconds"]["cpu"] = 8.0
+    found = cells(content([rnd, lbs]).cost[0], "lbs")
+    assert found["relative to RND"] == "1.00"
+    assert found["CPU µs per step"] == number(8e6 / (12 * 102_400), 2)
+    assert found["steps/s, all seeds"] == f"{12 * 102_400 / 2.0:,.0f}"
+
+
+def test_maps_of_noise_are_in_units_of_the_car_in_the_same_place() -> None:
+    record = made(FROZEN, "icm", around(60.0))
+    kinds = {maps.key: maps.maps[0] for maps in surprise_maps([record])}
+    noise, car = record.maps["probe/noise"], record.maps["probe/car"]
+    np.testing.assert_allclose(np.array(kinds["probe/noise"].values), noise / car, rtol=6e-3)
+    np.testing.assert_allclose(np.array(kinds["probe/car"].values), car / np.median(car, 1, keepdims=True), rtol=6e-3)
+    assert np.isnan(np.array(kinds["paid"].values, float)[:, 7]).all(), "nobody was there"
+
+
+def test_what_the_noise_would_earn_is_a_share() -> None:
+    record = made(FROZEN, "icm", around(60.0))
+    curve = next(curves for curves in noise_curves([record]) if curves.key == "probe")
+    noise, car = record.curves["probe/noise"], record.curves["probe/car"]
+    np.testing.assert_allclose(curve.series[0].mean, (100 * noise / (noise + car)).mean(0), rtol=1e-3)
 
 
 # --- claims -----------------------------------------------------------------------------------------------
@@ -205,6 +298,37 @@ def test_the_first_30000_steps_are_looked_up_before_the_mark() -> None:
     np.testing.assert_allclose(found, record.curves[CELLS][:, 13])
 
 
+def test_shares_are_compared_with_the_uncertainty_of_all_four_groups() -> None:
+    """The claim's p value by hand, and no more false alarms than promised where both keep the same share."""
+    records = {(r.label, r.task): r for r in six()}
+    pair = claims.Comparison(
+        claims.Side("vime", EVOLVING, relative=True), claims.Side("disagreement", EVOLVING, relative=True)
+    )
+    (found,) = claims.compare([pair], records, CELLS)
+    groups = [
+        np.asarray(records[key].final(CELLS), float)
+        for key in (("vime", EVOLVING), ("vime", PLAIN), ("disagreement", EVOLVING), ("disagreement", PLAIN))
+    ]
+    means = [group.mean() for group in groups]
+    assert (found.left, found.right) == (pytest.approx(means[0] / means[1]), pytest.approx(means[2] / means[3]))
+    gap = np.log(means[0] / means[1]) - np.log(means[2] / means[3])
+    error = np.sqrt(sum(g.var(ddof=1) / g.mean() ** 2 / len(g) for g in groups))
+    assert found.p == pytest.approx(2 * norm.sf(abs(gap) / error), rel=1e-3)
+    rng = np.random.default_rng(3)
+    draws = [[rng.normal(mean, 5, 32) for mean in (80, 90, 64, 72)] for _ in range(1000)]
+    assert 0.03 <= np.mean([statistics.ratio_test(*four) < 0.05 for four in draws]) <= 0.075
+
+
+def test_lbs_against_the_authors_runs() -> None:
+    judged = {j.claim.text: j for j in judge(six(), CELLS)}
+    fine = judged["LBS is not worse than the authors' released code on any variant"]
+    assert (fine.verdict, len(fine.outcomes)) == ("held", 3)
+    worse = next(j for j in judge(six(lbs=(70, 82, 87)), CELLS) if "released code" in j.claim.text)
+    assert worse.verdict == "not held"
+    assert [o.contradicted for o in worse.outcomes] == [True, False, False]
+    assert not [j for j in judge(six()[3:], CELLS) if "released code" in j.claim.text]
+
+
 def test_p_values_are_corrected_within_a_claim() -> None:
     judged = next(j for j in judge(six(), CELLS) if len(j.outcomes) > 5)
     raw = min(
@@ -231,20 +355,15 @@ def test_runs_of_one_name_are_told_apart() -> None:
     assert labels == ["lbs (paper-code)", "lbs (curiax) (as it is)", "lbs (curiax) (beta 0.5)", "icm"]
 
 
-def content(records: list[Record]) -> object:
-    kept = distinct(records)
-    return assemble(kept, rows(kept, "s"), HEADING)
-
-
 def test_notices_say_what_is_mixed_or_missing() -> None:
     def texts(records: list[Record]) -> str:
-        return " ".join(notice.text for notice in content(records).notices)  # pyright: ignore
+        return " ".join(notice.text for notice in content(records).notices)
 
     assert texts([made(PLAIN, "lbs", around(90.0))]) == ""
     assert "One seed only for lbs" in texts([made(PLAIN, "lbs", [90.0]), made(PLAIN, "icm", around(90.0))])
     assert "different numbers of seeds (1, 12)" in texts([made(PLAIN, "lbs", [90.0]), made(PLAIN, "icm", around(90.0))])
     mixed = [made(PLAIN, "lbs", around(90.0)), made(PLAIN, "icm", around(90.0), preset="curiax")]
-    assert "different presets: curiax, paper-code" in texts(mixed)
+    assert "different presets (curiax, paper-code)" in texts(mixed)
     gap = [made(PLAIN, "lbs", around(90.0)), made(FROZEN, "icm", around(90.0))]
     assert "icm on mountain-car, lbs on mountain-car-frozen" in texts(gap)
     old = made(PLAIN, "lbs", around(90.0))
@@ -269,8 +388,9 @@ def test_a_task_that_counts_nothing_is_reported_without_coverage(tmp_path: Path)
 
 def test_claims_are_not_judged_on_unequal_ground() -> None:
     records = [*six()[:-1], made(EVOLVING, "random", around(12.0), preset="curiax")]
-    assert content(six()).claims  # pyright: ignore
-    assert content(records).claims == ()  # pyright: ignore
+    assert content(six()).claims
+    assert content(records).claims == ()
+    assert judge(records, CELLS) == [], "nor in table.json"
 
 
 @pytest.fixture(scope="module")
@@ -293,6 +413,20 @@ def test_publishing_leaves_every_file_and_the_same_bytes_again(kept: Path, tmp_p
     row = json.loads(files[Path("table.json")])["rows"][0]
     wanted = {"suite", "task", "method", "metric", "seeds", "mean", "ci_low", "ci_high", "paper", "verdict"}
     assert wanted <= set(row)
+
+
+RESULTS = [path.parent for path in sorted((Path(__file__).parent.parent / "results").glob("*/table.json"))]
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+def test_the_results_that_are_kept_are_what_their_curves_give(folder: Path) -> None:
+    count, differences = verify(folder)
+    assert count > 0
+    assert differences == []
+
+
+def test_every_suite_is_kept() -> None:
+    assert {path.name for path in RESULTS} >= set(SUITES)
 
 
 def test_a_kept_table_is_recomputed(kept: Path) -> None:
@@ -320,6 +454,8 @@ def test_a_changed_table_or_curve_is_found(kept: Path, tmp_path: Path) -> None:
     assert f"{gone['method']} / {gone['metric']}: missing" in found[2]
     shutil.copy(kept / "out" / "table.json", path)
     curves = pl.read_parquet(tmp_path / "out" / "record" / "curves.parquet")
+    (tmp_path / "out" / "README.md").write_text("# Better than ever")
+    assert verify(tmp_path / "out")[1] == ["README.md is not what the stored curves give."]
     curves.with_columns(pl.col(CELLS) + 1).write_parquet(tmp_path / "out" / "record" / "curves.parquet")
     assert len(verify(tmp_path / "out")[1]) > 6
     with pytest.raises(OutputError, match=r"no readable table\.json"):

@@ -38,6 +38,10 @@ curiax COMMAND --help says more. Start with: curiax run mountain-car --method lb
 """
 
 
+#: Exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     args = list(sys.argv[1:] if argv is None else argv)
@@ -56,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("\ncuriax: interrupted; the unfinished run was not kept, finished runs are.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -304,7 +308,10 @@ def command_reproduce(args: list[str]) -> int:
         for result in results
     ]
     presets = sorted({experiment.preset for experiment in chosen})
-    lead = f"{suite.summary[0].upper()}{suite.summary[1:]}. {len(first.seeds)} seeds of {first.steps:,} steps each, "
+    lines = list(dict.fromkeys(experiment.label for experiment in chosen))
+    whole = set(lines) == {variant.label for variant in suite.variants}
+    summary = f"{suite.summary[0].upper()}{suite.summary[1:]}" if whole else f"{', '.join(lines)} on {suite.title}"
+    lead = f"{summary}. {len(first.seeds)} seed{'s' if len(first.seeds) > 1 else ''} of {first.steps:,} steps, "
     lead += f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}."
     heading = Heading(suite.title, lead, suite.name, suite.reference, reproduce_command(said))
     made = publish(records, heading, out)
@@ -332,7 +339,9 @@ def print_content(content: Content) -> None:
         lines = [[row[k].text for k in columns] for row in table.rows]
         print_table(table.caption, [table.header[k] or "method" for k in columns], lines)
     if content.tables:
-        print(content.tables[0].note)
+        from .report.table import TEST
+
+        print(f"coverage (%): mean over seeds [95 % bootstrap interval]. {TEST}")
     for claim in content.claims:
         print(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
     for notice in content.notices:
@@ -583,4 +592,10 @@ def script() -> None:
     """The `curiax` command."""
     # Leave through the front door when told to stop, so that the unfinished run's folder is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    sys.exit(main())
+    code = main()
+    if code == INTERRUPTED:
+        # XLA's compiler threads do not survive a regular exit in mid-work: they end in a segmentation fault.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -46,7 +46,7 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
         choices=choices_tables(records),
         runs=runs_tables(records),
         command=heading.command,
-        version=__version__,
+        version=f"Curiax {__version__}",
     )
 
 
@@ -134,7 +134,8 @@ def notices(records: Sequence[Record], tasks: Sequence[str], labels: Sequence[st
         warn(f"Not every line was run on every task; missing: {shown}.")
     presets = sorted({record.preset for record in records})
     if len(presets) > 1:
-        found.append(Notice("note", f"The runs stand on different presets: {', '.join(presets)}."))
+        told = ", ".join(presets)
+        found.append(Notice("note", f"The runs stand on different presets ({told}): no claims are judged on them."))
     return tuple(found)
 
 
@@ -193,9 +194,9 @@ def task_table(found: dict[Any, Row], task: str, labels: Sequence[str], metric: 
         cells = [
             Cell(label),
             Cell(in_brackets(row)),
-            Cell(number(row.paper, 2), hint=f"mean of {row.paper_seeds} runs" if row.paper_seeds else ""),
+            Cell(number(row.paper, 2) + (f" (n = {row.paper_seeds})" if row.paper_seeds else "")),
             authors_cell(row),
-            Cell(row.verdict or "–", TONES[row.verdict], VERDICTS[row.verdict]),
+            verdict_cell(row),
             Cell(chance(row.p)),
         ]
         if other:
@@ -214,14 +215,19 @@ def task_table(found: dict[Any, Row], task: str, labels: Sequence[str], metric: 
     return Table(task_title(task), tuple(header), tuple(lines), note)
 
 
+def verdict_cell(row: Row) -> Cell:
+    """The verdict, with the smallest difference that it would have noticed."""
+    reach = "" if row.resolution is None else f" ±{number(row.resolution)}"
+    return Cell(f"{row.verdict}{reach}" if row.verdict else "–", TONES[row.verdict], VERDICTS[row.verdict])
+
+
 def authors_cell(row: Row) -> Cell:
     """The runs of the authors' code, and whether ours differ from them."""
     if not row.authors:
         return Cell("–")
     said = {"agrees": "not distinguishable from ours", "above": "ours are above", "below": "ours are below"}
     runs = ", ".join(f"{value:g}" for value in row.authors)
-    hint = f"final coverage of each run of the released code; {said.get(row.authors_verdict, 'not tested')}"
-    return Cell(runs, TONES[row.authors_verdict], hint)
+    return Cell(runs, TONES[row.authors_verdict], said.get(row.authors_verdict, "not tested"))
 
 
 def statistics_tables(
@@ -239,8 +245,8 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
     here = {record.label: record for record in records if record.task == task and metric in record.curves}
     base = here.get(reference)
     reachable = metric.replace("coverage/", "reachable/")
-    versus = f"P(better than {reference})"
-    header = ("", "IQM", "mean over training", "steps to 50 %", "75 %", "90 %", versus, "collapsed")
+    versus = [f"P(better than {reference})"] if base else []
+    header = ("", "IQM", "mean over training", "steps to 50 %", "75 %", "90 %", *versus, "collapsed")
     lines = []
     for label, record in here.items():
         final = np.asarray(record.final(metric), float)
@@ -255,7 +261,7 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
                 Cell(bracketed(middle, spread)),
                 Cell(bracketed(float(area.mean()), statistics.interval(area) if len(area) > 1 else None)),
                 *speed,
-                improvement_cell(final, base, record, metric),
+                *([improvement_cell(final, base, record, metric)] if base else []),
                 collapsed_cell(fallen, len(final)),
             )
         )
@@ -263,7 +269,8 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
     note = (
         f"{metric_title(metric).capitalize()}. IQM: mean of the middle half of the seeds. Mean over training: area "
         f"under the curve ÷ steps. Steps: median over seeds to that share {of_what}, with how many seeds reached it. "
-        f"P: chance that a run of the line beats a run of {reference}, ties counting half. Collapsed: ended below "
+        + (f"P: chance that a run of the line beats a run of {reference}, ties counting half. " if base else "")
+        + "Collapsed: ended below "
         f"{COLLAPSED:g} %, with the seeds. Brackets: 95 % bootstrap intervals (of means studentised, of IQM and P "
         "percentile). No interval knows of a collapse that did not happen in these runs."
     )
@@ -283,9 +290,9 @@ def speed_cell(reached: Sequence[int | None]) -> Cell:
     return Cell(text, hint="– means that fewer than half of the seeds got there")
 
 
-def improvement_cell(final: np.ndarray, base: Record | None, record: Record, metric: str) -> Cell:
+def improvement_cell(final: np.ndarray, base: Record, record: Record, metric: str) -> Cell:
     """The chance to beat the reference."""
-    if base is None or base is record or min(len(final), len(base.seeds)) < 2:
+    if base is record or min(len(final), len(base.seeds)) < 2:
         return Cell("–")
     chance, low, high = statistics.improvement(final, np.asarray(base.final(metric), float))
     interval = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
@@ -302,8 +309,6 @@ def collapsed_cell(fallen: Sequence[int], total: int) -> Cell:
 
 def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, ...]:
     """The paper's claims that these runs can decide; none where the lines stand on unequal ground."""
-    if metric is None or len({(record.preset, record.budget) for record in records}) > 1:
-        return ()
     shown = []
     for judged in judging.judge(records, metric):
         done = sum(outcome.shown for outcome in judged.outcomes)
@@ -318,7 +323,7 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
                 Cell(f"{o.comparison.left.describe()} {sign(o)} {o.comparison.right.describe()}"),
                 Cell(number(o.left, 2 if o.comparison.left.relative else 1)),
                 Cell(number(o.right, 2 if o.comparison.right.relative else 1)),
-                Cell(f"{o.improvement:.2f}"),
+                Cell("–" if o.improvement is None else f"{o.improvement:.2f}"),
                 Cell(chance(o.p)),
                 Cell(*outcome_text(o)),
             )

@@ -9,8 +9,10 @@ import numpy as np
 
 from . import statistics
 from .content import Curves, Map, MapAxis, Maps, Series
-from .record import Record
+from .record import Record, thinned
 
+#: Of every seed, so this decides how large a page is; a chart of some 300 pixels shows no more.
+MOST_POINTS = 50
 COVERAGES = {"cells": "the paper's cells", "bins": "honest bins"}
 
 
@@ -64,10 +66,11 @@ def curve(
         data = record.curves.get(metric) if values is None else values(record)
         if data is None:
             continue
-        data = np.asarray(data, float) * scale
+        at = thinned(len(record.steps), MOST_POINTS)
+        data = np.asarray(data, float)[:, at] * scale
         low, high = statistics.band(data) or ((), ())
         own = {seed: numbers(row) for seed, row in zip(record.seeds, data, strict=True)}
-        steps = tuple(int(step) for step in record.steps)
+        steps = tuple(int(step) for step in record.steps[at])
         series.append(Series(record.task, record.label, steps, numbers(data.mean(0)), numbers(low), numbers(high), own))
     return Curves(metric, title, unit, note, tuple(series), top)
 
@@ -184,13 +187,17 @@ def surprise_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
             "× pushing the car there",
             "What the model would pay in the middle of each bin for pressing the remote, in units of what it would pay "
             "for pushing the car in the same place: at 1 noise is worth as much as driving, above 1 it pays better. "
-            "This is where LBS and ICM part ways.",
+            "Look at the first third of training: there LBS and ICM part ways. Later, when the car is learnt, even a "
+            "little noise can outweigh it; an agent that has explored by then has nothing to lose.",
         ),
     }
     for kind in sorted(probes, key=lambda key: key != "probe/noise"):
         name = kind.removeprefix("probe/")
         title, unit, note = texts.get(kind, (f"Would pay for {name}", "× the car", "In the middle of each bin."))
-        found.append(Maps(kind, title, unit, note + " Median over seeds.", tuple(probes[kind]), "log"))
+        maps = tuple(probes[kind])
+        # A fifth into training the policies are made, and not everything is learnt yet.
+        start = min(maps[0].steps, key=lambda step: abs(step - maps[0].steps[-1] / 5))
+        found.append(Maps(kind, title, unit, note + " Median over seeds.", maps, "log", start=start))
     if paid:
         note = (
             "Raw bonus of a visit to each bin since the moment before, mean over all seeds' visits, in units of the "

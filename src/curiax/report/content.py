@@ -115,6 +115,8 @@ class Maps:
     maps: tuple[Map, ...]
     scale: str = "linear"
     shared: bool = True
+    #: The step to open at; None: the last.
+    start: int | None = None
 
 
 @dataclass(frozen=True)

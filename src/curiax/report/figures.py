@@ -18,6 +18,8 @@ STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "svg.hashsalt": "curiax",
+    # Labels are the user's: a dollar sign in one is no mathematics.
+    "text.parse_math": False,
     "svg.fonttype": "none",
 }
 
@@ -105,7 +107,12 @@ def label_ends(axis: Any, shown: Sequence[Series], look: dict[str, dict[str, Any
     ends = sorted((series.mean[-1], series.label) for series in shown)
     for height, (_, label) in zip(apart([end for end, _ in ends], 0.055 * (high - low), high), ends, strict=True):
         colour = look[label]["color"]
-        axis.text(right, height, f" {label}", va="center", color=colour, fontweight="bold", clip_on=False)
+        axis.text(right, height, f" {short(label)}", va="center", color=colour, fontweight="bold", clip_on=False)
+
+
+def short(label: str, most: int = 24) -> str:
+    """The end of a label that is too long for a picture: of `module:Class` the class."""
+    return label if len(label) <= most else f"…{label[1 - most :]}"
 
 
 def apart(heights: Sequence[float], gap: float, top: float) -> list[float]:
@@ -135,7 +142,7 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
             axis.set_xlabel("final coverage (%)")
             axis.set_xlim(0, 100)
             axis.grid(axis="x", color="#dddddd", linewidth=0.6)
-        axes[0][0].set_yticks(range(len(labels)), labels)
+        axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].invert_yaxis()
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         note = "dots: runs; bar: mean and 95 % bootstrap interval"
@@ -156,26 +163,31 @@ def draw_final(axis: Any, row: Any, height: int, colour: str) -> None:
 
 
 def maps(content: Content, kind: Maps, stem: Path) -> None:
-    """One map for each line and task, as they stand at the end of training."""
+    """One map for each line and task, at the moment at which the page opens."""
     from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     labels = [ln.label for ln in content.lines if any(m.label == ln.label for m in kind.maps)]
     tasks = [task for task in titles(content) if any(m.task == task for m in kind.maps)]
     look = looks(content)
     found = {(m.task, m.label): m for m in kind.maps}
-    last = {key: np.array([np.nan if v is None else v for v in m.values[-1]]) for key, m in found.items()}
+    step = kind.start or max(m.steps[-1] for m in kind.maps)
+    at = {key: int(np.argmin(np.abs(np.asarray(m.steps) - step))) for key, m in found.items()}
+    last = {key: np.array([np.nan if v is None else v for v in m.values[at[key]]]) for key, m in found.items()}
     everything = np.concatenate([v[np.isfinite(v)] for v in last.values()] or [np.ones(1)])
     low, high = np.quantile(everything, [0.01, 0.99]) if everything.size else (0.1, 1.0)
     norm = LogNorm(low, max(high, low * 1.01)) if kind.scale == "log" else Normalize(low, high)
-    size = (1.75 * len(labels) + 1.4, 1.75 * len(tasks) + 1.0)
+    size = (max(1.75 * len(labels) + 1.4, 6.0), 1.75 * len(tasks) + 1.6)
     with canvas(stem, (len(tasks), len(labels)), size, sharex=True, sharey=True) as (figure, axes):
+        when = max(m.steps[at[key]] for key, m in found.items())
+        figure.suptitle(f"{kind.title}, at {when:,} steps", x=0.01, ha="left", fontsize=12, fontweight="bold")
         image = None
         for i, task in enumerate(tasks):
             for j, label in enumerate(labels):
                 axis, drawn = axes[i][j], found.get((task, label))
                 axis.tick_params(labelsize=7)
                 if i == 0:
-                    axis.set_title(label, color=look[label]["color"], fontsize=10, fontweight="bold")
+                    axis.set_title(short(label, 18), color=look[label]["color"], fontsize=10, fontweight="bold")
                 if drawn is None:
                     axis.text(0.5, 0.5, "–", transform=axis.transAxes, ha="center", va="center", color="#888888")
                     continue
@@ -189,3 +201,8 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
             bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, pad=0.01)
             bar.set_label(f"{kind.title.lower()} ({kind.unit})", fontsize=8)
             bar.ax.tick_params(labelsize=7)
+            if kind.scale == "log":
+                decades = np.log10(norm.vmax / norm.vmin)
+                bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
+                bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                bar.ax.yaxis.set_minor_formatter(NullFormatter())

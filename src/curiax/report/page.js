@@ -524,7 +524,7 @@
   // ---- Maps ----
 
   function mapView(host, choices) {
-    const state = { chosen: 0, task: "", step: Infinity, timer: null };
+    const state = { chosen: 0, task: "", step: choices[0].start ?? Infinity, timer: null };
     let cards = []; // the maps now on the page
     let moments = []; // the steps that the slider can choose
     const [heading, body] = [element("h3"), element("div")];

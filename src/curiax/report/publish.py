@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,26 +35,48 @@ class Published:
 
 
 def publish(records: Sequence[Record], heading: Heading, out: Path) -> Published:
-    """Write everything that is made of some records into a folder."""
+    """Write everything that is made of some records into a folder: all of it, or nothing."""
     from .figures import draw_all
 
-    record.save(records, heading, out / RECORD)
-    # From what was written, not from what is in memory: the tables can then be recomputed to the last digit.
-    kept = distinct(record.load(out / RECORD))
-    table = rows(kept, heading.suite)
-    content = assemble(kept, table, heading)
     with written(out):
-        (out / TABLE).write_text(json.dumps(summary(kept, table, heading), indent=1, ensure_ascii=False) + "\n")
-        (out / REPORT).write_text(page(content), encoding="utf-8")
-        (out / README).write_text(readme(content, heading))
-        figures = draw_all(content, table, out / FIGURES)
-    return Published(content, table, [out / REPORT, out / TABLE, *figures])
+        out.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=".making-", dir=out))
+    try:
+        record.save(records, heading, stage / RECORD)
+        # From what was written, not from what is in memory: the tables can then be recomputed to the last digit.
+        kept = distinct(record.load(stage / RECORD))
+        table = rows(kept, heading.suite)
+        content = assemble(kept, table, heading)
+        with written(out):
+            for name, text in texts(kept, table, content, heading).items():
+                (stage / name).write_text(text, encoding="utf-8")
+            draw_all(content, table, stage / FIGURES)
+            for entry in sorted(stage.iterdir()):
+                replace(entry, out / entry.name)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+    return Published(content, table, [out / REPORT, out / TABLE, *sorted((out / FIGURES).iterdir())])
+
+
+def replace(made: Path, place: Path) -> None:
+    """Put a file or folder where an older one may be."""
+    if place.is_dir():
+        shutil.rmtree(place)
+    os.replace(made, place)
+
+
+def texts(records: Sequence[Record], table: Sequence[Row], content: Content, heading: Heading) -> dict[str, str]:
+    """The files of words and numbers, by name."""
+    return {
+        TABLE: json.dumps(summary(records, table, heading), indent=1, ensure_ascii=False) + "\n",
+        REPORT: page(content),
+        README: readme(content, heading),
+    }
 
 
 def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -> dict[str, Any]:
     """What `table.json` holds."""
-    metric = headline(records)
-    judged = claims.judge(records, metric) if metric else []
+    judged = claims.judge(records, headline(records))
     return {
         "suite": heading.suite,
         "command": heading.command,
@@ -62,7 +87,8 @@ def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -
 
 def readme(content: Content, heading: Heading) -> str:
     """The tables for readers of the folder."""
-    parts = [f"# {content.title}", content.lead, f"Made by `{heading.command}`; open `{REPORT}` in a browser."]
+    again = f"`{REPORT}` shows it interactively; where it is not kept, `curiax report` makes it again from `{RECORD}/`."
+    parts = [f"# {content.title}", content.lead, f"Made by `{heading.command}`. {again}"]
     for notice in content.notices:
         parts.append(f"**{notice.level}**: {notice.text}")
     for table in content.tables:
@@ -90,8 +116,17 @@ def verify(folder: Path) -> tuple[int, list[str]]:
     if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
         raise OutputError(f"{folder / TABLE} was not written by `curiax reproduce`: it has no rows.")
     heading, kept = record.read_heading(folder / RECORD), distinct(record.load(folder / RECORD))
-    fresh = json.loads(json.dumps(summary(kept, rows(kept, heading.suite), heading)))
-    return len(fresh["rows"]), [*compare_rows(told["rows"], fresh["rows"]), *compare_claims(told, fresh)]
+    table = rows(kept, heading.suite)
+    made = texts(kept, table, assemble(kept, table, heading), heading)
+    fresh = json.loads(made[TABLE])
+    found = [*compare_rows(told["rows"], fresh["rows"]), *compare_claims(told, fresh)]
+    found += [
+        f"{name} is {told.get(name)!r} in {TABLE}." for name in ("suite", "command") if told.get(name) != fresh[name]
+    ]
+    for name in (README, REPORT):
+        if (folder / name).exists() and (folder / name).read_text(encoding="utf-8") != made[name]:
+            found.append(f"{name} is not what the stored curves give.")
+    return len(fresh["rows"]), found
 
 
 def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[str]:

@@ -161,27 +161,52 @@ def read_run(path: Path) -> Record | None:
     manifest = folder.read_manifest(path)
     if manifest is None:
         return None
-    missing = [name for name in FACTS if name not in manifest]
-    if missing:
-        version = manifest["identity"].get("curiax", "an unknown version")
-        raise OutputError(
-            f"{path} was made by Curiax {version}, whose runs lack {', '.join(missing)}: run it again to report on it."
-        )
+    check_facts(path, manifest)
     table = folder.read_metrics(path)
     check_complete(path, manifest, table)
     return condense(manifest, table)
 
 
 def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
-    """Refuse a metrics table that is not the one its manifest describes."""
-    expected = len(manifest["identity"]["seeds"]) * manifest["iterations"]
+    """Refuse a metrics table that is not the one its manifest describes, or that holds no numbers."""
+    seeds, iterations = manifest["identity"]["seeds"], manifest["iterations"]
+    expected = len(seeds) * iterations
+
+    def refuse(what: str) -> OutputError:
+        return OutputError(f"{path} is damaged: {what}; {folder.REMEDY}")
+
     if not {"seed", "iteration", "step"} <= set(table.columns) or table.height != expected:
+        raise refuse(f"{folder.METRICS} has {table.height} rows where its manifest says {expected}")
+    ordered = table.sort("seed", "iteration")
+    if ordered["seed"].to_list() != [seed for seed in sorted(seeds) for _ in range(iterations)]:
+        raise refuse(f"the seeds of {folder.METRICS} are not its manifest's")
+    steps = ordered["step"].to_numpy().reshape(len(seeds), iterations)
+    counted = ordered["iteration"].to_list() == list(range(iterations)) * len(seeds)
+    if not counted or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
+        raise refuse(f"the iterations and steps of {folder.METRICS} are not those of a run")
+    for name in table.columns:
+        if name.startswith(KEPT) and not np.isfinite(table[name].to_numpy()).all():
+            raise refuse(f"{name} in {folder.METRICS} is not finite everywhere")
+
+
+def check_facts(path: Path, facts: Any) -> None:
+    """Refuse facts that a report could not read: each of the right kind, with what is looked up in it."""
+    told = facts if isinstance(facts, dict) else {}
+    missing = [name for name in FACTS if name not in told]
+    identity = told.get("identity")
+    if missing:
+        version = identity.get("curiax", "an unknown version") if isinstance(identity, dict) else "an unknown version"
         raise OutputError(
-            f"{path} is damaged: {folder.METRICS} has {table.height} rows where its manifest says {expected}. "
-            f"{folder.REMEDY.capitalize()}"
+            f"{path} was made by Curiax {version}, whose runs lack {', '.join(missing)}: run it again to report on it."
         )
-    if sorted(table["seed"].unique().to_list()) != sorted(manifest["identity"]["seeds"]):
-        raise OutputError(f"{path} is damaged: the seeds of {folder.METRICS} are not its manifest's. {folder.REMEDY}")
+    wanted = {"identity": {"task", "method", "seeds", "settings"}, "experiment": {"task", "method", "settings"}}
+    wanted |= {"seconds": {"start", "train"}}
+    fine = all(isinstance(told[name], dict) and keys <= set(told[name]) for name, keys in wanted.items())
+    grids = told["grids"]
+    fine = fine and isinstance(told["iterations"], int) and isinstance(grids, list)
+    fine = fine and all(isinstance(grid, dict) and {"name", "axes", "shape", "rule"} <= set(grid) for grid in grids)
+    if not fine or not isinstance(told["identity"]["seeds"], list):
+        raise OutputError(f"{path} is damaged: its facts are not those of a run; {folder.REMEDY}")
 
 
 def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
@@ -240,8 +265,7 @@ def read_runs(path: Path) -> dict[str, Any]:
     if not isinstance(data.get("runs"), list) or not isinstance(data.get("heading"), dict):
         raise OutputError(f"{path / RUNS} is damaged: it names no runs.")
     for facts in data["runs"]:
-        if not isinstance(facts, dict) or any(name not in facts for name in FACTS):
-            raise OutputError(f"{path / RUNS} is damaged: a run lacks some of {', '.join(FACTS)}.")
+        check_facts(path / RUNS, facts)
     return data
 
 
@@ -308,7 +332,7 @@ def below(path: Path) -> tuple[list[Record], list[str]]:
         raise OutputError(f"{path} is not a folder: name run folders, or a folder that holds some.")
     for place in (path, path / RECORD):
         if (place / RUNS).exists():
-            return load(place), []
+            return load(place), list(read_heading(place).remarks)
     own = read_run(path)
     if own is not None:
         return [own], []

@@ -26,8 +26,9 @@ VERDICTS = {
 }
 TEST = (
     "Verdict: t test at the 5 % level of whether the paper's mean could be the mean of as many further runs of ours "
-    "(its runs are taken to scatter as ours do, since their spread is not published), not corrected for the number of "
-    "rows, so about one row in twenty is marked by chance."
+    "(its runs are taken to scatter as ours do, since their spread is not published). “Agrees” means not "
+    "distinguishable: a difference smaller than the ± beside it would not have been noticed. Not corrected for the "
+    "number of rows, so about one row in twenty is marked by chance."
 )
 
 
@@ -46,6 +47,8 @@ class Row:
     paper: float | None
     verdict: str
     p: float | None
+    #: By how much the means would have to differ for the verdict to notice.
+    resolution: float | None
     paper_seeds: int | None
     #: Final coverage of each run of the authors' code, and the same test against their mean.
     authors: tuple[float, ...]
@@ -89,6 +92,7 @@ def coverage_row(record: Record, metric: str, suite: str) -> Row:
         paper=paper.value if paper else None,
         verdict=verdict,
         p=p,
+        resolution=resolution(values, paper.seeds) if paper and p is not None else None,
         paper_seeds=paper.seeds if paper else None,
         authors=authors,
         authors_verdict=statistics.agreement(values, float(np.mean(authors)), len(authors))[0] if authors else "",
@@ -113,6 +117,14 @@ def compare(record: Record, metric: str, values: np.ndarray) -> tuple[Any, str, 
     return paper, verdict, p
 
 
+def resolution(values: np.ndarray, seeds: int) -> float:
+    """The smallest difference from a published mean of so many runs that the verdict's test would call significant."""
+    from scipy.stats import t
+
+    n = len(values)
+    return float(t.ppf(0.975, n - 1) * np.std(values, ddof=1) * math.sqrt(1 / n + 1 / seeds))
+
+
 def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list[Row]:
     """The change of every line against itself without noise, in per cent, with a bootstrap interval of the ratio."""
     found = {(row.task, row.method, row.metric): row for row in table}
@@ -124,7 +136,7 @@ def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list
             continue
         if (plain.steps, plain.preset) != (row.steps, row.preset):
             continue
-        mean, low, high = relative_change(row.values, plain.values)
+        mean, low, high = statistics.relative_change(np.asarray(row.values), np.asarray(plain.values))
         method = methods[row.task, row.method]
         paper = PUBLISHED_CHANGES.get((row.task, method or "")) if row.metric == "coverage/cells" else None
         verdict, p = ("", None) if paper is None else change_verdict(row, plain, paper)
@@ -141,6 +153,7 @@ def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list
                 paper=paper,
                 verdict=verdict,
                 p=p,
+                resolution=None,
                 paper_seeds=row.paper_seeds if paper is not None else None,
                 authors=(),
                 authors_verdict="",
@@ -154,20 +167,6 @@ def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list
             )
         )
     return rows
-
-
-def relative_change(
-    values: Sequence[float], plain: Sequence[float], draws: int = 9999
-) -> tuple[float, float | None, float | None]:
-    """`100 (mean(values) / mean(plain) − 1)` with a percentile bootstrap over both groups."""
-    x, y = np.sort(np.asarray(values, float)), np.sort(np.asarray(plain, float))
-    change = 100 * (x.mean() / y.mean() - 1)
-    if min(len(x), len(y)) < 2:
-        return float(change), None, None
-    rng = np.random.default_rng(0)
-    means = [data[rng.integers(0, len(data), (draws, len(data)))].mean(1) for data in (x, y)]
-    low, high = np.quantile(100 * (means[0] / means[1] - 1), [0.025, 0.975])
-    return float(change), float(low), float(high)
 
 
 def change_verdict(row: Row, plain: Row, paper: float) -> tuple[str, float | None]:
