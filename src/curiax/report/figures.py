@@ -202,7 +202,7 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
             bar.set_label(f"{kind.title.lower()} ({kind.unit})", fontsize=8)
             bar.ax.tick_params(labelsize=7)
             if kind.scale == "log":
-                decades = np.log10(norm.vmax / norm.vmin)
+                decades = np.log10(high / low)
                 bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
                 bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
                 bar.ax.yaxis.set_minor_formatter(NullFormatter())
