@@ -38,7 +38,7 @@ from curiax.report.page import page
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 LABELS = ("LBS", "LBS small", HOSTILE, "random")
 LINES = tuple(
-    Line(label, label, colour, label == "LBS small")
+    Line(label, label, colour, "7 3" if label == "LBS small" else "")
     for label, colour in zip(LABELS, ("#D55E00", "#E69F00", "#222222", "#767676"), strict=True)
 )
 PANELS = (Panel("car", "Mountain Car"), Panel("remote", "Noisy remote"), Panel("frozen", f"Frozen {HOSTILE}"))
@@ -748,5 +748,5 @@ def test_little_content(show: Opener) -> None:
     path = find(browser, ".mean").get_attribute("d")
     assert path is not None
     assert path.count("M") == 2  # the pen is lifted over the gap
-    point(browser, find(browser, "svg"), across=0.99)
+    point(browser, find(browser, "#curves svg"), across=0.99)
     assert tooltip(browser) == ("Mountain Car, 4,000 steps", [("LBS", "4")], [])

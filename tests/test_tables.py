@@ -23,6 +23,7 @@ from curiax.report.assemble import assemble, distinct, number
 from curiax.report.charts import noise_curves, surprise_maps
 from curiax.report.claims import CLAIMS, judge
 from curiax.report.content import Content
+from curiax.report.looks import LOOKS, look
 from curiax.report.publish import publish, verify
 from curiax.report.record import Heading, Record, condense, gather
 from curiax.report.statistics import relative_change
@@ -352,7 +353,7 @@ def test_runs_of_one_name_are_told_apart() -> None:
         made(PLAIN, "icm", around(80.0)),
     ]
     labels = [record.label for record in distinct(same)]
-    assert labels == ["lbs (paper-code)", "lbs (curiax) (as it is)", "lbs (curiax) (beta 0.5)", "icm"]
+    assert labels == ["lbs (paper-code)", "lbs (curiax)", "lbs, beta 0.5", "icm"]
 
 
 def test_notices_say_what_is_mixed_or_missing() -> None:
@@ -391,6 +392,72 @@ def test_claims_are_not_judged_on_unequal_ground() -> None:
     assert content(six()).claims
     assert content(records).claims == ()
     assert judge(records, CELLS) == [], "nor in table.json"
+
+
+def test_a_line_with_settings_of_its_own_is_not_the_papers_method() -> None:
+    """It has its settings in its name, no paper beside it, no change against another setting, no claim about it."""
+    records = [r for r in six() if (r.label, r.task) != ("lbs", FROZEN)]
+    odd = made(FROZEN, "lbs", around(14.0), settings={"method.beta": 0.1})
+    assert odd.label == "lbs, beta 0.1"
+    shown = content([*records, odd])
+    assert not [claim for claim in shown.claims if claim.verdict == "not held"]
+    named = made(FROZEN, "lbs", around(14.0), settings={"method.beta": 0.1}, label="lbs")
+    table = rows([*records, named], "s")
+    assert not [row for row in table if row.metric == "change/cells" and (row.task, row.method) == (FROZEN, "lbs")]
+    assert not [o for j in judge([*records, named], CELLS) for o in j.outcomes if o.contradicted]
+
+
+def test_runs_shorter_than_the_papers_are_not_judged() -> None:
+    def cut(r: Record) -> Record:
+        return Record(r.facts, r.steps[:20], {k: v[:, :20] for k, v in r.curves.items()}, r.moments, {})
+
+    shown = content([cut(record) for record in six()])
+    assert shown.claims == ()
+    assert "The paper's runs are of 102,400 steps" in shown.notices[0].text
+
+
+def test_intervals_stay_within_what_is_possible() -> None:
+    """Seven runs that stay and one that gets away: wide limits, but none below 0 or above what can be reached."""
+    lucky = [12.0, 13.0, 11.0, 12.0, 12.0, 13.0, 11.0, 95.0]
+    high = [95.0, 96.0, 95.0, 96.0, 95.0, 96.0, 95.0, 30.0]
+    table = rows([made(PLAIN, "icm", high), made(FROZEN, "icm", lucky)], "s")
+    found = {(row.task, row.metric): row for row in table}
+    assert found[FROZEN, CELLS].ci_low == 0.0
+    assert found[PLAIN, CELLS].ci_high == 96.0
+    change = found[FROZEN, "change/cells"]
+    assert change.ci_high is not None
+    assert -100 <= (change.ci_low or 0) <= change.mean <= change.ci_high <= 100 * (96 / np.mean(high) - 1) + 1e-6
+    series = content([made(FROZEN, "icm", lucky)]).curves[0].series[0]
+    assert min(series.low) >= 0
+    assert max(series.high) <= 96
+
+
+# --- looks ------------------------------------------------------------------------------------------------
+
+
+def seen(colour: str) -> np.ndarray:
+    """CIELAB of a colour as an eye without green cones sees it (Machado, Oliveira and Fernandes 2009)."""
+    channels = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    blind = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
+    xyz_of = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(xyz_of) @ np.clip(np.array(blind) @ linear, 0, 1) / [0.9505, 1.0, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def test_methods_can_be_told_apart_by_colour_blind_eyes() -> None:
+    """Where two colours look alike, the strokes differ."""
+    for (one, (colour, dash)), (two, (other, strokes)) in itertools.combinations(LOOKS.items(), 2):
+        assert dash != strokes or np.linalg.norm(seen(colour) - seen(other)) > 20, (one, two)
+
+
+def test_a_method_has_one_colour_everywhere() -> None:
+    labels = ["lbs (paper-code)", "lbs (curiax)", "icm", "ride", "ride-no-count", "mine:Own", "mine:Other"]
+    looks = {label: look(label, labels) for label in labels}
+    assert looks["lbs (paper-code)"][0] == looks["lbs (curiax)"][0] == LOOKS["lbs"][0]
+    assert looks["ride"][0] == looks["ride-no-count"][0]
+    assert len(set(looks.values())) == len(labels)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from .suites import EVOLVING, FROZEN, PLAIN
 
 #: The unit of all coverage below: distinct cells of the released code per run, divided by 100.
 METRIC = "coverage/cells"
+#: Steps of each run behind it: 50 rollouts of 2048, by the commands of the released code.
+STEPS = 102_400
 
 TABLE = (
     "Stochastic Mountain Car figure, table: final coverage without noise, Frozen and Evolving; "
@@ -30,8 +32,7 @@ class Published:
     seeds: int
     source: str
     metric: str = METRIC
-    #: Steps of each run: 50 rollouts of 2048, by the commands of the released code.
-    steps: int = 102_400
+    steps: int = STEPS
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Measured:
     values: tuple[float, ...]
     source: str
     metric: str = METRIC
-    steps: int = 102_400
+    steps: int = STEPS
 
 
 def table_row(method: str, *values: float, seeds: int = 8, source: str = TABLE) -> tuple[Published, ...]:

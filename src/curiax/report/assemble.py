@@ -11,7 +11,7 @@ import numpy as np
 
 from .._version import __version__
 from ..experiments.conflicts import CONFLICTS
-from ..experiments.published import COST_SOURCE, PUBLISHED_COST
+from ..experiments.published import COST_SOURCE, PUBLISHED, PUBLISHED_COST, STEPS
 from . import claims as judging
 from . import statistics
 from .charts import coverage_curves, headline, metric_title, noise_curves, occupancy_maps, surprise_maps
@@ -21,7 +21,7 @@ from .record import Heading, Record
 from .table import COLLAPSED, TEST, VERDICTS, Row, in_brackets
 
 TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
-CLAIM_TONES = {"held": "good", "not held": "bad", "open": "unsure"}
+PUBLISHED_TASKS = {number.task for number in PUBLISHED}
 
 
 def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) -> Content:
@@ -84,8 +84,7 @@ def renamed(record: Record, label: str) -> Record:
 def line(label: str, records: Sequence[Record], labels: Sequence[str]) -> Line:
     """A label's look."""
     method = next(record.method for record in records if record.label == label)
-    colour, dashed = look(label, labels)
-    return Line(label, method, colour, dashed)
+    return Line(label, method, *look(label, labels))
 
 
 def task_title(task: str) -> str:
@@ -127,6 +126,8 @@ def notices(records: Sequence[Record], tasks: Sequence[str], labels: Sequence[st
     budgets = sorted({record.budget for record in records})
     if len(budgets) > 1:
         warn(f"The runs are of different length ({', '.join(f'{b:,}' for b in budgets)} steps): compare with care.")
+    if PUBLISHED_TASKS & set(tasks) and budgets != [STEPS]:
+        warn(f"The paper's runs are of {STEPS:,} steps: runs of another length are not compared with it.")
     there = {(record.task, record.label) for record in records}
     gaps = [f"{label} on {task}" for task in tasks for label in labels if (task, label) not in there]
     if gaps:

@@ -69,6 +69,10 @@ def curve(
         at = thinned(len(record.steps), MOST_POINTS)
         data = np.asarray(data, float)[:, at] * scale
         low, high = statistics.band(data) or ((), ())
+        if metric.startswith("coverage/"):
+            low, high = np.clip(low, 0, record.most(metric)), np.clip(high, 0, record.most(metric))
+        elif top is not None:
+            low, high = np.clip(low, 0, top), np.clip(high, 0, top)
         own = {seed: numbers(row) for seed, row in zip(record.seeds, data, strict=True)}
         steps = tuple(int(step) for step in record.steps[at])
         series.append(Series(record.task, record.label, steps, numbers(data.mean(0)), numbers(low), numbers(high), own))

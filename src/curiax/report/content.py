@@ -23,7 +23,8 @@ class Line:
     label: str
     method: str
     colour: str
-    dashed: bool
+    #: Pattern of its strokes as SVG has it (`8 4`), empty for a solid line: a second cue beside the colour.
+    dash: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: what it says, a `tone` (`good`, `bad`, `unsure` or empty), a `hint` on hover."""
+    """A cell of a table: what it says, a `tone` (`good`, `bad`, `unsure`, `above`, `below` or empty), a hint."""
 
     text: str
     tone: str = ""

@@ -64,7 +64,12 @@ def canvas(stem: Path, shape: tuple[int, int], size: tuple[float, float], **opti
 
 def looks(content: Content) -> dict[str, dict[str, Any]]:
     """Colour and dashes of each line."""
-    return {ln.label: {"color": ln.colour, "linestyle": "--" if ln.dashed else "-"} for ln in content.lines}
+
+    def strokes(dash: str) -> Any:
+        # Matplotlib measures them in widths of the line, SVG in points.
+        return (0, tuple(float(length) / 1.8 for length in dash.split())) if dash else "-"
+
+    return {line.label: {"color": line.colour, "linestyle": strokes(line.dash)} for line in content.lines}
 
 
 def titles(content: Content) -> dict[str, str]:

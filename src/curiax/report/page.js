@@ -136,12 +136,15 @@
       node.style.setProperty(`--${theme}-ink`, readable(colour, ground, 4.6)); // of text
     }
     node.classList.add("of-line");
-    node.classList.toggle("dashed", lines.get(label).dashed);
+    node.style.setProperty("--dash", lines.get(label).dash || "none");
     return node;
   }
 
   function swatch(label) {
-    return inColourOf(element("span", { class: "swatch", "aria-hidden": "true" }), label);
+    const stroke = shape("line", { x1: 0, y1: 3, x2: 26, y2: 3 });
+    const sample = shape("svg", { viewBox: "0 0 26 6" });
+    sample.append(stroke);
+    return inColourOf(element("span", { class: "swatch", "aria-hidden": "true" }, sample), label);
   }
 
   // Viridis at nine places, straight lines between: even steps to the eye, also to a colour-blind one.

@@ -8,6 +8,7 @@ small enough to be kept under version control.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -60,7 +61,9 @@ class Record:
     @property
     def label(self) -> str:
         """What the record is called in tables."""
-        return self.facts["experiment"].get("label") or self.method
+        experiment = self.facts["experiment"]
+        changed = [f"{name.partition('.')[2]} {value}" for name, value in sorted(experiment["settings"].items())]
+        return experiment.get("label") or ", ".join([self.method, *changed])
 
     @property
     def published_as(self) -> str | None:
@@ -92,6 +95,14 @@ class Record:
     def final(self, metric: str) -> np.ndarray:
         """Each seed's last value `[S]`."""
         return self.curves[metric][:, -1]
+
+    def most(self, metric: str) -> float:
+        """The highest coverage that can be reached, as far as it is known."""
+        grid = self.grid(metric.partition("/")[2])
+        if grid is None:
+            return 100.0
+        cells = grid.get("reachable") or math.prod(grid["shape"])
+        return max(100.0 * cells / grid["nominal"], float(self.curves[metric].max()))
 
     def grid(self, name: str) -> Mapping[str, Any] | None:
         """The description of a grid."""

@@ -160,6 +160,8 @@ def relative_change(
 ) -> tuple[float, float | None, float | None]:
     """`100 (mean(x) / mean(base) − 1)` with its interval, None for fewer than three values in a group: the symmetric
     bootstrap-t of the log ratio, both groups resampled, standard errors by the delta method."""
+    from scipy.stats import t as student
+
     _check_level("relative_change", level)
     groups = [np.sort(_numbers("relative_change", values)) for values in (x, base)]
     change = 100 * (groups[0].mean() / groups[1].mean() - 1)
@@ -179,7 +181,9 @@ def relative_change(
     ratios, errors = log_ratio(drawn)
     # A resample without spread says nothing about the error; it is given ours.
     pivots = np.abs(ratios - centre) / np.where(errors > 0, errors, max(float(error), np.finfo(float).tiny))
-    reach = float(np.quantile(pivots, level)) * float(error)
+    # Capped as the interval of a mean is: now and then a resample has next to no spread.
+    widest = CAP * float(student.ppf((1 + level) / 2, min(len(group) for group in groups) - 1))
+    reach = min(float(np.quantile(pivots, level)), widest) * float(error)
     low, high = (100 * (math.exp(float(centre) + sign * reach) - 1) for sign in (-1, 1))
     return float(change), low, high
 

@@ -74,9 +74,10 @@ def rows(records: Sequence[Record], suite: str) -> list[Row]:
 def coverage_row(record: Record, metric: str, suite: str) -> Row:
     """Final coverage of one record."""
     values = np.asarray(record.final(metric), float)
-    low, high = statistics.interval(values) or (None, None)
+    most = record.most(metric)
+    low, high = possible(statistics.interval(values), most)
     middle = statistics.iqm(values) if len(values) > 1 else None
-    iqm_low, iqm_high = (statistics.interval(values, "iqm") if len(values) > 1 else None) or (None, None)
+    iqm_low, iqm_high = possible(statistics.interval(values, "iqm") if len(values) > 1 else None, most)
     paper, verdict, p = compare(record, metric, values)
     theirs = measured(record.task, record.published_as, metric)
     authors = theirs.values if theirs and theirs.steps == record.budget else ()
@@ -106,6 +107,11 @@ def coverage_row(record: Record, metric: str, suite: str) -> Row:
     )
 
 
+def possible(limits: tuple[float, float] | None, most: float) -> tuple[float, float] | tuple[None, None]:
+    """The part of an interval that coverage can take, which holds the true mean as often as the whole does."""
+    return (None, None) if limits is None else (min(max(limits[0], 0.0), most), min(max(limits[1], 0.0), most))
+
+
 def compare(record: Record, metric: str, values: np.ndarray) -> tuple[Any, str, float | None]:
     """What the paper says of this line, and the verdict."""
     paper = published(record.task, record.published_as, metric)
@@ -129,14 +135,20 @@ def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list
     """The change of every line against itself without noise, in per cent, with a bootstrap interval of the ratio."""
     found = {(row.task, row.method, row.metric): row for row in table}
     methods = {(record.task, record.label): record.published_as for record in records}
+    settings = {(record.task, record.label): record.facts["experiment"]["settings"] for record in records}
+    limits = {(record.task, row.metric): record.most(row.metric) for record in records for row in table}
     rows = []
     for row in table:
         plain = found.get((PLAIN, row.method, row.metric))
         if row.task == PLAIN or not row.task.startswith(PLAIN) or plain is None or not plain.mean:
             continue
-        if (plain.steps, plain.preset) != (row.steps, row.preset):
+        same = settings[row.task, row.method] == settings[PLAIN, row.method]
+        if not same or (plain.steps, plain.preset) != (row.steps, row.preset):
             continue
         mean, low, high = statistics.relative_change(np.asarray(row.values), np.asarray(plain.values))
+        # No line can gain more than all that can be reached.
+        top = max(100 * (limits[row.task, row.metric] / plain.mean - 1), mean)
+        high = None if high is None else min(high, top)
         method = methods[row.task, row.method]
         paper = PUBLISHED_CHANGES.get((row.task, method or "")) if row.metric == "coverage/cells" else None
         verdict, p = ("", None) if paper is None else change_verdict(row, plain, paper)
