@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from curiax._version import __version__
 from curiax.experiments import folder
 from curiax.experiments.run import describe_grid
 from curiax.experiments.spec import Experiment, resolve
@@ -75,4 +74,4 @@ def write_run(path: Path, task: str, method: str, finals: Sequence[float], first
     return path
 
 
-__all__ = ["ITERATIONS", "STEPS", "__version__", "manifest", "metrics", "write_run"]
+__all__ = ["ITERATIONS", "STEPS", "manifest", "metrics", "write_run"]

@@ -17,7 +17,7 @@ import curiax
 from curiax.envs import NoisyRemote, RemoteSettings
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import first_states
-from curiax.train.loop import as_seen, collect, iterate, probe_maps
+from curiax.train.loop import Stream, as_seen, collect, iterate, probe_maps
 
 
 class NoiseMeter(curiax.AbstractCuriosity):
@@ -100,6 +100,14 @@ def test_what_was_paid_is_counted_where_it_was_paid() -> None:
     ended = np.asarray(rollout.step.ended)[:, 0]
     assert found["noise/bonus"] == pytest.approx(raw[pressed].sum() / raw.sum(), rel=1e-5)
     assert np.all(raw[~pressed & ~ended] == 0)
+
+
+def test_maps_are_of_the_model_that_paid_for_the_rollout() -> None:
+    """Not of the one trained on it since."""
+    plan, state, found = iterated("mountain-car", curiax.experiments.registry.METHODS["icm"].cls)
+    stats = collect(plan.setup, state)[1]
+    expected = probe_maps(plan.setup, state.curiosity, stats, key=state.keys()[Stream.PROBE])
+    np.testing.assert_allclose(found["probe/car"], expected["probe/car"], rtol=1e-3, atol=1e-6)
 
 
 def test_a_memory_has_no_probe_and_a_quiet_task_no_noise() -> None:

@@ -362,6 +362,7 @@ def test_notices_say_what_is_mixed_or_missing() -> None:
 
     assert texts([made(PLAIN, "lbs", around(90.0))]) == ""
     assert "One seed only for lbs" in texts([made(PLAIN, "lbs", [90.0]), made(PLAIN, "icm", around(90.0))])
+    assert "No line is called 'lbs'" in texts([made(PLAIN, "icm", around(90.0))])
     assert "different numbers of seeds (1, 12)" in texts([made(PLAIN, "lbs", [90.0]), made(PLAIN, "icm", around(90.0))])
     mixed = [made(PLAIN, "lbs", around(90.0)), made(PLAIN, "icm", around(90.0), preset="curiax")]
     assert "different presets (curiax, paper-code)" in texts(mixed)

@@ -32,7 +32,7 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     return Content(
         title=heading.title,
         lead=heading.lead,
-        notices=(*(Notice("warning", text) for text in heading.remarks), *notices(records, tasks, labels)),
+        notices=(*(Notice("warning", text) for text in heading.remarks), *notices(records, tasks, labels, reference)),
         lines=tuple(line(label, records, labels) for label in labels),
         panels=tuple(Panel(task, task_title(task)) for task in tasks),
         tables=result_tables(table, tasks, labels, metric),
@@ -58,7 +58,7 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     result = list(records)
     told: tuple[Callable[[Record], str], ...] = (
         lambda r: r.preset,
-        lambda r: ", ".join(f"{k.partition('.')[2]} {v}" for k, v in sorted(r.facts["experiment"]["settings"].items())),
+        lambda r: r.changed,
         lambda r: f"{r.budget:,} steps",
         lambda r: f"seeds {seed_text(r.seeds)}",
         lambda r: r.facts["run_id"],
@@ -102,7 +102,9 @@ def seed_text(seeds: Sequence[int]) -> str:
 # --- notices ----------------------------------------------------------------------------------------------
 
 
-def notices(records: Sequence[Record], tasks: Sequence[str], labels: Sequence[str]) -> tuple[Notice, ...]:
+def notices(
+    records: Sequence[Record], tasks: Sequence[str], labels: Sequence[str], reference: str
+) -> tuple[Notice, ...]:
     """What keeps numbers from being what they seem."""
     found: list[Notice] = []
 
@@ -137,6 +139,8 @@ def notices(records: Sequence[Record], tasks: Sequence[str], labels: Sequence[st
     if len(presets) > 1:
         told = ", ".join(presets)
         found.append(Notice("note", f"The runs stand on different presets ({told}): no claims are judged on them."))
+    if reference and reference not in labels:
+        found.append(Notice("note", f"No line is called {reference!r}, so none is compared with it (--reference)."))
     return tuple(found)
 
 

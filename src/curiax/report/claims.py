@@ -208,8 +208,9 @@ def usable(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> 
 def values(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> np.ndarray:
     """One number for each seed."""
     record = found[side.label, side.task]
-    at = -1 if side.steps is None else int(np.searchsorted(record.steps, side.steps, side="right")) - 1
-    return np.asarray(record.curves[metric][:, max(at, 0) if side.steps is not None else -1], float)
+    upto = record.budget if side.steps is None else side.steps
+    last = max(int(np.searchsorted(record.steps, upto, side="right")) - 1, 0)
+    return np.asarray(record.curves[metric][:, last], float)
 
 
 def compare(

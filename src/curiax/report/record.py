@@ -61,9 +61,13 @@ class Record:
     @property
     def label(self) -> str:
         """What the record is called in tables."""
-        experiment = self.facts["experiment"]
-        changed = [f"{name.partition('.')[2]} {value}" for name, value in sorted(experiment["settings"].items())]
-        return experiment.get("label") or ", ".join([self.method, *changed])
+        return self.facts["experiment"].get("label") or ", ".join(filter(None, [self.method, self.changed]))
+
+    @property
+    def changed(self) -> str:
+        """The settings that were said explicitly, in words."""
+        settings = sorted(self.facts["experiment"]["settings"].items())
+        return ", ".join(f"{name.partition('.')[2]} {value}" for name, value in settings)
 
     @property
     def published_as(self) -> str | None:

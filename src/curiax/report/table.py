@@ -134,23 +134,20 @@ def resolution(values: np.ndarray, seeds: int) -> float:
 def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list[Row]:
     """The change of every line against itself without noise, in per cent, with a bootstrap interval of the ratio."""
     found = {(row.task, row.method, row.metric): row for row in table}
-    methods = {(record.task, record.label): record.published_as for record in records}
-    settings = {(record.task, record.label): record.facts["experiment"]["settings"] for record in records}
-    limits = {(record.task, row.metric): record.most(row.metric) for record in records for row in table}
+    of = {(record.task, record.label): record for record in records}
     rows = []
     for row in table:
         plain = found.get((PLAIN, row.method, row.metric))
         if row.task == PLAIN or not row.task.startswith(PLAIN) or plain is None or not plain.mean:
             continue
-        same = settings[row.task, row.method] == settings[PLAIN, row.method]
-        if not same or (plain.steps, plain.preset) != (row.steps, row.preset):
+        record = of[row.task, row.method]
+        if record.changed != of[PLAIN, row.method].changed or (plain.steps, plain.preset) != (row.steps, row.preset):
             continue
         mean, low, high = statistics.relative_change(np.asarray(row.values), np.asarray(plain.values))
         # No line can gain more than all that can be reached.
-        top = max(100 * (limits[row.task, row.metric] / plain.mean - 1), mean)
+        top = max(100 * (record.most(row.metric) / plain.mean - 1), mean)
         high = None if high is None else min(high, top)
-        method = methods[row.task, row.method]
-        paper = PUBLISHED_CHANGES.get((row.task, method or "")) if row.metric == "coverage/cells" else None
+        paper = PUBLISHED_CHANGES.get((row.task, record.published_as or "")) if row.metric == "coverage/cells" else None
         verdict, p = ("", None) if paper is None else change_verdict(row, plain, paper)
         rows.append(
             Row(

@@ -225,6 +225,7 @@ def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     """One iteration: collect, then learn."""
     worlds, obs_stats, rollout = collect(setup, state)
     after, metrics = learn(setup, state, rollout)
+    # The model that paid for this rollout, not the one that has since been trained on it.
     maps = probe_maps(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
     return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), {**metrics, **maps}
 
@@ -260,7 +261,7 @@ def noise_shares(task: AbstractTask, rollout: Rollout, raw: Float[Array, "T N"])
 
 
 def probe_maps(setup: Setup, model: AbstractCuriosity, stats: Moments, *, key: PRNGKey) -> Metrics:
-    """What the model would pay in every cell of the task's probe, whether the agent went there or not.
+    """What a model would pay in every cell of the task's probe, whether the agent went there or not.
 
     A method with an episodic memory pays by what the episode held before, so there is no such map of it.
     """
