@@ -22,6 +22,7 @@ QUICK = {
     "method_cost": ("--repeats", "2", "--steps", "20480"),
     "seed_scaling": ("--repeats", "2", "--steps", "20480"),
     "suite": ("--repeats", "1", "--steps", "2048"),
+    "host": ("--repeats", "1", "--iterations", "1"),
     "against_sb3": ("--repeats", "1", "--steps", "20480", "--rollouts", "1"),
 }
 

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 
 from curiax import cli
-from curiax.experiments.conflicts import CONFLICTS
+from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS, Conflict
 from curiax.experiments.presets import PRESETS
-from curiax.experiments.published import PUBLISHED
+from curiax.experiments.published import PUBLISHED, described
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import EVOLVING, FROZEN, PLAIN, SUITES
+from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, PLAIN, SIX, SUITES
 from curiax.report import claims, statistics
-from curiax.report.assemble import distinct, headline, paper_claims, seed_text, sign
+from curiax.report.assemble import begun, distinct, headline, paper_claims, seed_text, sign
 from curiax.report.record import Record, load, read_heading
 
 ROOT = Path(__file__).parent.parent
@@ -37,14 +37,20 @@ RESULTS = ROOT / "results"
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 MARKED = re.compile(r"(<!-- begin: (\S+) \(written by [^>]*\) -->\n)(.*?)(<!-- end: (\S+) -->)", re.DOTALL)
 
-TITLES = {PLAIN: "Mountain Car", FROZEN: "Frozen", EVOLVING: "Evolving"}
-THREE = (PLAIN, FROZEN, EVOLVING)
+TITLES = {
+    PLAIN: "Mountain Car",
+    FROZEN: "Frozen",
+    EVOLVING: "Evolving",
+    HALF_CHEETAH: "Half-Cheetah",
+    ANT_MAZE: "Ant Maze",
+}
+THREE, MUJOCO = (PLAIN, FROZEN, EVOLVING), (HALF_CHEETAH, ANT_MAZE)
 METRIC = "coverage/cells"
 MAIN, BETTER, EPISODIC = "stochastic-mountain-car", "stochastic-mountain-car-curiax", "episodic"
 ABLATION, CHOICES = "lbs-ablation", "choices"
 #: Where a method's numbers stand: folder of preset `paper-code`, and its label there.
 STANDS = {
-    **{name: (MAIN, name) for name in ("lbs", "disagreement", "icm", "rnd", "vime", "random")},
+    **{name: (MAIN, name) for name in SIX},
     **{name: (EPISODIC, name) for name in ("ride", "ngu", "ride-no-count", "ngu-no-count")},
     "lbs-mean": (ABLATION, "mean only"),
     "lbs-nll": (ABLATION, "KL + NLL"),
@@ -59,6 +65,9 @@ MEANINGS = {
     "whole suite, s": "`curiax reproduce stochastic-mountain-car`, 144 runs, everything compiled anew (s)",
     "report, s": "`curiax report` of those runs, tables and figures included (s)",
     "report, MB": "size of its `report.html` (MB)",
+    "half-cheetah: training over physics + learner": "Half-Cheetah, LBS: training time ÷ (physics + learner alone)",
+    "half-cheetah: training over physics": "Half-Cheetah, LBS: training time ÷ physics alone",
+    "ant-maze: training over physics": "Ant Maze, LBS: training time ÷ physics alone",
     "icm / rnd": "training time of ICM ÷ RND",
     "lbs / rnd": "training time of LBS ÷ RND",
     "vime / rnd": "training time of VIME ÷ RND",
@@ -130,12 +139,17 @@ def ours(entry: dict[str, Any]) -> str:
     return bracketed(entry["mean"], entry["ci_low"], entry["ci_high"])
 
 
+def paper_number(entry: dict[str, Any]) -> str:
+    """`91.75`, or what the paper says instead of an exact number: `≈73`, `far below 100`; or nothing."""
+    return entry.get("paper_words") or ("" if entry.get("paper") is None else f"{entry['paper']:.2f}")
+
+
 def paper_text(entry: dict[str, Any]) -> str:
-    """`paper 91.75: agrees`, or nothing."""
+    """`paper 91.75: agrees`, `paper: far below 100`, or nothing."""
+    said, verdict = paper_number(entry), entry["verdict"]
     if entry.get("paper") is None:
-        return ""
-    verdict = entry["verdict"]
-    return f"paper {entry['paper']:.2f}" + (f": {verdict}" if verdict in ("agrees", "above", "below") else "")
+        return said and f"paper: {said}"
+    return f"paper {said}" + (f": {verdict}" if verdict in ("agrees", "above", "below") else "")
 
 
 def code_text(entry: dict[str, Any]) -> str:
@@ -166,10 +180,30 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def seeds_of(folder: str) -> str:
-    """`32 seeds, 3000-3031`."""
-    found = records(folder)[0].seeds
-    return f"{len(found)} seeds, {seed_text(found)}"
+def by_task(folder: str, tasks: Sequence[str], tell: Callable[[Record], str]) -> str:
+    """What is to be told of a folder's runs: once, or for each group of tasks of which another thing is to be told."""
+    groups: dict[str, list[str]] = {}
+    for record in records(folder):
+        if not tasks or record.task in tasks:
+            groups.setdefault(tell(record), []).append(record.task)
+    if len(groups) == 1:
+        return next(iter(groups))
+    return "; ".join(f"{told}, on {', '.join(dict.fromkeys(titled(names)))}" for told, names in groups.items())
+
+
+def seed_count(record: Record) -> str:
+    """`32 seeds, 3000-3031`, those whose simulation was lost among them."""
+    return f"{len(begun(record))} seeds, {seed_text(begun(record))}"
+
+
+def seeds_of(folder: str, tasks: Sequence[str] = ()) -> str:
+    """`32 seeds, 3000-3031`; where tasks differ, `32 seeds, 3000-3031, on Mountain Car; 8 seeds, 0-7, on Ant Maze`."""
+    return by_task(folder, tasks, seed_count)
+
+
+def titled(tasks: Sequence[str]) -> list[str]:
+    """Each task's name for readers."""
+    return [TITLES.get(task, task) for task in tasks]
 
 
 # --- parts: the paper's table -----------------------------------------------------------------------------
@@ -187,7 +221,7 @@ def main_table(_: str, __: str) -> str:
         "the paper's mean, and whether ours agrees with it (t test, 5 % level); final coverage of each run of the "
         f"authors' released code, where we ran it. Made by `{kept(MAIN)['command']}`."
     )
-    return f"{grid(['', *TITLES.values()], lines)}\n\n{note}"
+    return f"{grid(['', *titled(THREE)], lines)}\n\n{note}"
 
 
 def noisy_tv(_: str, __: str) -> str:
@@ -210,13 +244,65 @@ def speed(_: str, __: str) -> str:
     lines, cpu = [], ""
     for file in sorted((RESULTS / "benchmarks").glob("*.json")):
         data = json.loads(file.read_text())
-        cpu = f"{data['machine']['cores']} cores of {data['machine']['cpu']}"
+        cpu = machine_text(data["machine"])
         for target in data["targets"]:
             name = MEANINGS.get(target["name"], target["name"])
             met = "" if target["met"] else " (missed)"
             lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}"])
     table = grid(["measured in one run on the same machine", "target", "result"], lines)
     return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH`."
+
+
+def machine_text(machine: dict[str, Any]) -> str:
+    """`2 cores of AMD EPYC`."""
+    return f"{machine['cores']} cores of {machine['cpu']}"
+
+
+#: How `benchmarks/host.py` names each ratio, and what its targets call it after the task.
+RATIOS = {"ratio_to_sum": "training over physics + learner", "ratio_to_physics": "training over physics"}
+
+
+def host() -> dict[str, Any]:
+    """What `benchmarks/host.py` measured of training on MuJoCo's tasks."""
+    file = RESULTS / "benchmarks" / "host.json"
+    if not file.exists():
+        raise MissingResults("results/benchmarks/host.json is missing")
+    return json.loads(file.read_text())
+
+
+def host_ratios(_: str, __: str) -> str:
+    """Training beside physics alone and the learner alone."""
+    data, lines = host(), []
+    targets = {target["name"]: target for target in data["targets"]}
+    for task in MUJOCO:
+        own, ratios = data["repeats"][task], []
+        for name, words in RATIOS.items():
+            target = targets.get(f"{task}: {words}")
+            told = "" if target is None else f"{target['kind']} {target['bound']:g}"
+            missed = " (missed)" if target and not target["met"] else ""
+            ratios.append(stacked(f"{own[name]:.2f}{missed}", told))
+        seconds = [f"{own['seconds'][part]:.2f}" for part in ("training", "physics", "learner")]
+        lines.append([f"{TITLES[task]}, `{own['method']}`, {own['seeds']} seeds", *seconds, *ratios])
+    header = ["", "training", "physics alone", "learner alone", "training ÷ (physics + learner)", "training ÷ physics"]
+    note = "Seconds of one iteration, 2048 steps of every seed: medians of the repeats. Below a ratio: its target."
+    return f"{grid(header, lines)}\n\n{note} {machine_text(data['machine'])}; `python benchmarks/host.py`."
+
+
+def host_profile(_: str, __: str) -> str:
+    """Where one lane's time goes."""
+    profiles = [host()["repeats"][task]["profile"] for task in MUJOCO]
+    lines = [
+        [part, *(f"{own[part]:.3f} s, {100 * own[part] / sum(own.values()):.0f} %" for own in profiles)]
+        for part in profiles[0]
+    ]
+    return grid(["one iteration of one lane", *titled(MUJOCO)], lines)
+
+
+def host_paths(_: str, __: str) -> str:
+    """How fast each way of stepping the simulator is."""
+    paths = [host()["repeats"][task]["physics_paths"] for task in MUJOCO]
+    lines = [[name, *(f"{path[name]:,.0f}" for path in paths)] for name in paths[0]]
+    return grid(["steps/s of the physics alone, all seeds", *titled(MUJOCO)], lines)
 
 
 # --- parts: any folder of results -------------------------------------------------------------------------
@@ -246,12 +332,10 @@ def table(folder: str, _: str) -> str:
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     lines = []
     for label in dict.fromkeys(r["method"] for r in rows):
-        cells = [
-            stacked(ours(e), paper_text(e), code_text(e), collapsed_text(e))
-            for e in (row(folder, task, label) for task in tasks if has(folder, task, label))
-        ]
+        found = [row(folder, task, label) if has(folder, task, label) else None for task in tasks]
+        cells = [stacked(ours(e), paper_text(e), code_text(e), collapsed_text(e)) if e else "not run" for e in found]
         lines.append([f"`{label}`", *cells])
-    return grid(["", *(TITLES.get(task, task) for task in tasks)], lines)
+    return grid(["", *titled(tasks)], lines)
 
 
 def made(folder: str, _: str) -> str:
@@ -263,8 +347,9 @@ def made(folder: str, _: str) -> str:
     presets = sorted({record.preset for record in records(folder)})
     command = read_heading(RESULTS / folder / "record").command
     names = ", ".join(f"`{preset}`" for preset in presets)
+    sizes = by_task(folder, (), lambda record: f"{seed_count(record)}, of {record.budget:,} steps")
     return (
-        f"{seeds_of(folder)}, of {records(folder)[0].budget:,} steps, preset{'s' if len(presets) > 1 else ''} {names}. "
+        f"{sizes}{';' if ';' in sizes else ','} preset{'s' if len(presets) > 1 else ''} {names}. "
         f"Made by `{command}`.\n"
         f'<a href="reports/{folder}.html">Open the interactive report</a>; the numbers behind it are in '
         f"`results/{folder}/`."
@@ -273,7 +358,7 @@ def made(folder: str, _: str) -> str:
 
 def reports(_: str, __: str) -> str:
     """Links to every interactive report of the site."""
-    folders = [MAIN, "mountain-car", BETTER, EPISODIC, ABLATION, CHOICES]
+    folders = ["continuous", MAIN, "mountain-car", HALF_CHEETAH, ANT_MAZE, BETTER, EPISODIC, ABLATION, CHOICES]
     lines = []
     for folder in folders:
         kept(folder)
@@ -299,7 +384,8 @@ def claims_part(folder: str, _: str) -> str:
                 digits = 2 if o.comparison.left.relative else 1
                 word = "the other way" if o.contradicted else "not shown"
                 relation = f"{o.comparison.left.describe()} {sign(o)} {o.comparison.right.describe()}"
-                numbers = f"{o.left:.{digits}f} against {o.right:.{digits}f}, {chance(o.p)} (Holm)"
+                sides = [f"{x:.{digits}f}" if np.isfinite(x) else "never" for x in (o.left, o.right)]
+                numbers = f"{sides[0]} against {sides[1]}, {chance(o.p)} (Holm)"
                 lines.append(f"  * {word}: {relation}: {numbers}.")
     return "\n".join(lines)
 
@@ -331,18 +417,42 @@ def noise(folder: str, _: str) -> str:
     return f"{grid(header, lines)}\n\n{note}"
 
 
-def misses(_: str, __: str) -> str:
-    """Where our numbers differ significantly from the paper's."""
+def misses(folder: str, _: str) -> str:
+    """Where a folder's numbers differ significantly from the paper's; without a name, those of the main table."""
+    rows = [entry for entry in kept(folder or MAIN)["rows"] if entry["metric"] == METRIC]
     lines = []
-    for entry in kept(MAIN)["rows"]:
-        if entry["metric"] == METRIC and entry["verdict"] in ("above", "below"):
-            where = TITLES[entry["task"]]
-            paper = f"{entry['paper']:.2f}"
-            lines.append([f"`{entry['method']}`", where, ours(entry), paper, entry["verdict"], chance(entry["p"])])
-    agreeing = sum(r["metric"] == METRIC and r["verdict"] == "agrees" for r in kept(MAIN)["rows"])
+    for entry in rows:
+        if entry["verdict"] in ("above", "below"):
+            told = [paper_number(entry), entry["verdict"], chance(entry["p"])]
+            lines.append([f"`{entry['method']}`", TITLES[entry["task"]], ours(entry), *told])
+    agreeing = sum(entry["verdict"] == "agrees" for entry in rows)
     total = agreeing + len(lines)
+    if not lines:
+        return f"All {total} means are not distinguishable from the paper's."
     head = f"{agreeing} of {total} means are not distinguishable from the paper's. The others:"
     return f"{head}\n\n{grid(['', 'task', 'ours', 'paper', 'ours is', ''], lines)}"
+
+
+def completion(folder: str, _: str) -> str:
+    """How many runs visited all cells of Ant Maze, how many of them before 150,000 steps, and when."""
+    lines, early = [], 150_000
+    for record in records(folder):
+        if record.task != ANT_MAZE:
+            continue
+        reached = statistics.steps_to(record.steps, record.curves[METRIC], claims.WHOLE)
+        there = [step for step in reached if step is not None]
+        median = statistics.median_steps(reached)
+        when = ["never" if step is None else f"{step:,.0f}" for step in (median, slowest(reached))]
+        counts = [f"{n} of {len(reached)}" for n in (len(there), sum(step <= early for step in there))]
+        lines.append([f"`{record.label}`", *counts, *when])
+    header = ["", "runs with all seven cells", f"by {early:,} steps", "steps to all seven: median", "slowest run"]
+    return grid(header, lines)
+
+
+def slowest(reached: Sequence[float | None]) -> float | None:
+    """The latest of the first steps; None if any is never."""
+    there = [step for step in reached if step is not None]
+    return max(there) if len(there) == len(reached) else None
 
 
 # --- parts: methods ---------------------------------------------------------------------------------------
@@ -351,13 +461,26 @@ def misses(_: str, __: str) -> str:
 def method(name: str, _: str) -> str:
     """How a method fared: the paper's numbers and ours under two presets."""
     folder, label = STANDS[name]
-    rows = [[f"ours, `paper-code` ({seeds_of(folder)})", *(coverage_cell(folder, task, label) for task in THREE)]]
-    published = {p.task: p.value for p in PUBLISHED if p.method == name}
+    own = f"ours, `paper-code` ({seeds_of(folder, THREE)})"
+    rows = [[own, *(coverage_cell(folder, task, label) for task in THREE)]]
+    published = {p.task: p.words or f"{p.value:.2f}" for p in PUBLISHED if p.method == name}
     if published:
-        rows.insert(0, ["paper", *(f"{published[task]:.2f}" for task in THREE)])
+        rows.insert(0, ["paper", *(published[task] for task in THREE)])
     if has_label(BETTER, name):
         rows.append([f"ours, `curiax` ({seeds_of(BETTER)})", *(coverage_cell(BETTER, task, name) for task in THREE)])
-    return grid(["", *TITLES.values()], rows)
+    table = grid(["", *titled(THREE)], rows)
+    return table if folder == ABLATION else f"{table}\n\n{mujoco_table(name)}"
+
+
+def mujoco_table(name: str) -> str:
+    """How a method fared on MuJoCo's tasks."""
+    folders = {task: task if name in SIX else EPISODIC for task in MUJOCO}
+    seeds = " / ".join(dict.fromkeys(seeds_of(folder, [task]) for task, folder in folders.items()))
+    published = {p.task: p.words or f"{p.value:g}" for p in PUBLISHED if p.method == name}
+    said = [published.get(task) or (words.words if (words := described(task, name, METRIC)) else "") for task in MUJOCO]
+    rows = [["paper", *(text or "–" for text in said)]] if any(said) else []
+    rows.append([f"ours, `paper-code` ({seeds})", *(ours(row(folder, task, name)) for task, folder in folders.items())])
+    return grid(["", *titled(MUJOCO)], rows)
 
 
 def has_label(folder: str, label: str) -> bool:
@@ -403,19 +526,19 @@ def improvement(_: str, __: str) -> str:
         "P(a run of LBS covers more than a run of the method), ties counting half, with its 95 % interval; below it "
         "the p value of a permutation test of equal means, corrected by Holm's method within each task."
     )
-    return f"{grid(['LBS against', *TITLES.values()], lines)}\n\n{note}"
+    return f"{grid(['LBS against', *titled(THREE)], lines)}\n\n{note}"
 
 
-def winners(_: str, __: str) -> str:
-    """Who is ahead on each task under preset curiax, and who cannot be told apart from it."""
-    lines = []
-    labels = list(dict.fromkeys(r["method"] for r in kept(BETTER)["rows"]))
-    for task in THREE:
-        means = {label: row(BETTER, task, label)["mean"] for label in labels}
+def winners(folder: str, _: str) -> str:
+    """Who is ahead on each task, and who cannot be told apart from it; without a folder, under preset curiax."""
+    lines, folder = [], folder or BETTER
+    labels = list(dict.fromkeys(r["method"] for r in kept(folder)["rows"]))
+    for task in dict.fromkeys(r["task"] for r in kept(folder)["rows"]):
+        means = {label: row(folder, task, label)["mean"] for label in labels}
         best = max(labels, key=lambda label: means[label])
         rest = [label for label in labels if label != best]
-        tied = [name for name, p, _ in against(BETTER, task, best, rest) if p >= 0.05]
-        entry = row(BETTER, task, best)
+        tied = [name for name, p, _ in against(folder, task, best, rest) if p >= 0.05]
+        entry = row(folder, task, best)
         text = f"* **{TITLES[task]}**: `{best}` has the highest mean, {ours(entry)}"
         text += f"; {listed(tied)} cannot be told apart from it" if tied else "; every other method is below it"
         lines.append(text + " (5 % level, Holm).")
@@ -439,7 +562,7 @@ def gains_table() -> str:
             change = f"{after['mean'] - before['mean']:+.1f}, {chance(corrected[label, task])}".replace("-", "−")
             cells.append(stacked(f"{before['mean']:.1f} → **{ours(after)}**", change, collapsed_text(after)))
         lines.append([f"`{label}`", *cells])
-    return grid(["`paper-code` → `curiax`", *TITLES.values()], lines)
+    return grid(["`paper-code` → `curiax`", *titled(THREE)], lines)
 
 
 GAINS_NOTE = (
@@ -543,19 +666,34 @@ def beta(_: str, __: str) -> str:
 # --- parts: choices ---------------------------------------------------------------------------------------
 
 
-def conflicts(_: str, __: str) -> str:
-    """Every conflict, and the value in force under each preset."""
+def conflicts(which: str, _: str) -> str:
+    """Every conflict, and the value in force under each preset: those of all tasks, or MuJoCo's own."""
+    if which == "mujoco":
+        undecided = [
+            f"* {c.topic}: {'' if c.paper == '–' else f'in the paper {c.paper}; '}in the released code {c.code}. Ours: "
+            f"{c.ours}."
+            for c in MUJOCO_CONFLICTS
+            if not c.setting
+        ]
+        table = conflicts_table([c for c in MUJOCO_CONFLICTS if c.setting])
+        return "\n".join([table, "", "What no setting decides:", "", *undecided])
+    return f"{conflicts_table(CONFLICTS)}\n\nTwo values: on tasks without noise / with noise."
+
+
+def conflicts_table(found: Sequence[Conflict]) -> str:
+    """One line for each conflict."""
     lines = []
-    for conflict in CONFLICTS:
+    for conflict in found:
         values = []
         for preset in PRESETS:
-            plans = [resolve(Experiment(task, conflict.method or "lbs", preset=preset)) for task in (PLAIN, FROZEN)]
-            told = [plain(plan.settings[conflict.setting]) for plan in plans]
-            values.append(told[0] if told[0] == told[1] else " / ".join(told))
+            tasks = conflict.tasks if conflict.tasks and conflict.tasks[0] in MUJOCO else (PLAIN, FROZEN)
+            plans = [resolve(Experiment(task, conflict.method or "lbs", preset=preset)) for task in tasks]
+            told = dict.fromkeys(plain(plan.settings[conflict.setting]) for plan in plans)
+            values.append(" / ".join(told))
         setting = f"`{conflict.setting}`" + (f" ({conflict.method.upper()})" if conflict.method else "")
         lines.append([conflict.topic, conflict.paper, conflict.code, setting, *values])
     header = ["topic", "paper", "released code", "setting", *(f"`{preset}`" for preset in PRESETS)]
-    return f"{grid(header, lines)}\n\nTwo values: on tasks without noise / with noise."
+    return grid(header, lines)
 
 
 def plain(value: Any) -> str:
@@ -616,20 +754,24 @@ def overview(_: str, __: str) -> str:
     )
 
 
-def bins(_: str, __: str) -> str:
-    """Both coverages of every method on the paper's tasks."""
-    labels = list(dict.fromkeys(r["method"] for r in kept(MAIN)["rows"]))
+def bins(which: str, _: str) -> str:
+    """Both coverages of every method on the Mountain Cars, or on MuJoCo's tasks."""
+    places = {task: task for task in MUJOCO} if which == "mujoco" else dict.fromkeys(THREE, MAIN)
     lines = []
-    for label in labels:
-        pairs = [[row(MAIN, task, label, metric) for metric in (METRIC, "coverage/bins")] for task in THREE]
+    for label in dict.fromkeys(r["method"] for folder in places.values() for r in kept(folder)["rows"]):
+        pairs = [[row(folder, t, label, m) for m in (METRIC, "coverage/bins")] for t, folder in places.items()]
         lines.append([f"`{label}`", *(f"{cells['mean']:.1f} / {honest['mean']:.1f}" for cells, honest in pairs)])
-    return f"{grid(['cells / bins', *TITLES.values()], lines)}\n\nMeans of {seeds_of(MAIN)}; preset `paper-code`."
+    seeds = "; ".join(dict.fromkeys(seeds_of(folder) for folder in places.values()))
+    return f"{grid(['cells / bins', *titled(list(places))], lines)}\n\nMeans of {seeds}; preset `paper-code`."
 
 
 #: Part → how it is written, from what it is about and the way from its document up to the repository's root.
 PARTS: dict[str, Callable[[str, str], str]] = {
     "noisy-tv": noisy_tv,
     "speed": speed,
+    "host-ratios": host_ratios,
+    "host-profile": host_profile,
+    "host-paths": host_paths,
     "main-table": main_table,
     "stochastic-mountain-car": main_table,
     "curiax-preset": curiax_preset,
@@ -640,6 +782,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "claims": claims_part,
     "noise": noise,
     "misses": misses,
+    "completion": completion,
     "method": method,
     "method-choices": method_choices,
     "improvement": improvement,

@@ -12,8 +12,11 @@ import polars as pl
 from curiax.experiments import folder
 from curiax.experiments.run import describe_grid
 from curiax.experiments.spec import Experiment, resolve
+from curiax.experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
 
 ITERATIONS, STEPS = 50, 2048
+#: Iterations of a full run on the tasks of another length.
+LONGER = {HALF_CHEETAH: 245, ANT_MAZE: 123}
 
 
 def manifest(task: str, method: str, seeds: Sequence[int], **changes: Any) -> dict[str, Any]:
@@ -26,7 +29,7 @@ def manifest(task: str, method: str, seeds: Sequence[int], **changes: Any) -> di
         "identity": plan.identity,
         "experiment": experiment.as_json(),
         "preset": experiment.preset,
-        "iterations": ITERATIONS,
+        "iterations": LONGER.get(task, ITERATIONS),
         "coverage": plan.setup.loop.coverage,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         "seconds": {"start": 1.0, "train": 2.0, "cpu": 4.0},
@@ -66,12 +69,47 @@ def metrics(finals: Sequence[float], seeds: Sequence[int], noisy: bool = False, 
     return pl.DataFrame(columns)
 
 
+def long_metrics(task: str, coverage: np.ndarray, seeds: Sequence[int], rng_seed: int = 0) -> pl.DataFrame:
+    """Half-Cheetah or Ant Maze with these curves `[S, K]`; nobody is ever in a wall or far out."""
+    rng = np.random.default_rng(rng_seed)
+    cells, grid = resolve(Experiment(task, "random", seeds=1)).setup.task.grids
+    rows = len(seeds) * LONGER[task]
+    middle = np.linalg.norm(np.indices(grid.shape) - np.array(grid.shape)[:, None, None] * 0.4, axis=0).reshape(-1)
+    visits = rng.poisson(200 * np.exp(-middle), (rows, grid.size)).astype(np.int32)
+    visits[:, [*grid.closed, *np.flatnonzero(middle > 0.8 * middle.max())]] = 0
+    columns: dict[str, Any] = {
+        "seed": np.repeat(np.asarray(seeds, np.int64), LONGER[task]),
+        "iteration": np.tile(np.arange(LONGER[task], dtype=np.int32), len(seeds)),
+        "step": np.tile(np.arange(1, LONGER[task] + 1, dtype=np.int64) * STEPS, len(seeds)),
+        "coverage/cells": coverage.reshape(-1).astype(np.float32),
+        "coverage/bins": (0.9 * coverage).reshape(-1).astype(np.float32),
+        "bonus/border_share": rng.random(rows, dtype=np.float32),
+        "bonus/mean": rng.random(rows, dtype=np.float32),
+        "occupancy/bins": visits,
+        "paid/bins": visits * rng.random((rows, grid.size), dtype=np.float32),
+    }
+    columns |= {f"{kind}/cells": np.ones((rows, cells.size), np.float32) for kind in ("occupancy", "paid")}
+    return pl.DataFrame(columns)
+
+
+def cheetah(finals: Sequence[float]) -> np.ndarray:
+    """Coverage of Half-Cheetah that rises fast at first to each seed's final value."""
+    return np.outer(finals, np.sqrt(np.arange(1, 246) / 245))
+
+
+def maze(cells: Sequence[int], arrival: Sequence[int]) -> np.ndarray:
+    """Coverage of Ant Maze: each seed visits so many of the 7 cells, the last one in that iteration (from 1)."""
+    k = np.arange(1, 124)
+    done = [np.clip(1 + (n - 1) * k // at, 1, n) for n, at in zip(cells, arrival, strict=True)]
+    return 100 * np.array(done) / 7
+
+
 def write_run(path: Path, task: str, method: str, finals: Sequence[float], first_seed: int = 0, **changes: Any) -> Path:
     """A folder as `curiax run` leaves it, with these final coverages."""
     seeds = range(first_seed, first_seed + len(finals))
     path.mkdir(parents=True)
-    folder.write(path, manifest(task, method, seeds, **changes), metrics(finals, seeds, task != "mountain-car"))
+    folder.write(path, manifest(task, method, seeds, **changes), metrics(finals, seeds, task != PLAIN))
     return path
 
 
-__all__ = ["ITERATIONS", "STEPS", "manifest", "metrics", "write_run"]
+__all__ = ["ITERATIONS", "STEPS", "cheetah", "long_metrics", "manifest", "maze", "metrics", "write_run"]

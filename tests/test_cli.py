@@ -71,7 +71,8 @@ def test_run_writes_prints_and_reuses(capsys: pytest.CaptureFixture[str]) -> Non
     assert "coverage (cells)" in captured.out
     assert "(2 seeds: no interval)" in captured.out
     assert "step 512 of 512" in captured.err
-    assert sorted(p.name for p in Path("here").iterdir()) == ["manifest.json", "metrics.parquet"]
+    files = ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
+    assert sorted(p.name for p in Path("here").iterdir()) == files
     assert call("run", "mountain-car", "--method", "random", *QUICK, "--out", "here", "--json") == 0
     captured = capsys.readouterr()
     data = json.loads(captured.out)
@@ -168,7 +169,7 @@ def test_cite(capsys: pytest.CaptureFixture[str]) -> None:
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("doctor", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert set(data["extras"]) == {"mujoco", "atari", "mario", "dmc", "sb3", "ray", "cuda"}
+    assert set(data["extras"]) == {"mujoco", "video", "atari", "mario", "dmc", "sb3", "ray", "cuda"}
     assert data["packages"]["jax"]
     assert call("doctor") == 0
     assert "devices" in capsys.readouterr().out

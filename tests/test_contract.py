@@ -12,7 +12,7 @@ import pytest
 
 import curiax
 from curiax._errors import ContractError
-from curiax.envs import MountainCar
+from curiax.envs import AbstractHostTask, MountainCar
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
 from curiax.testing import NoisyArm, ProbeTask, check_curiosity, check_task
@@ -27,7 +27,8 @@ def test_every_method_keeps_the_contract(name: str) -> None:
 def test_every_task_keeps_the_contract() -> None:
     for name in TASKS:
         task = resolve(Experiment(name, "random")).setup.task
-        check_task(lambda task=task: task)
+        if not isinstance(task, AbstractHostTask):  # tests/test_hosted.py holds those to theirs
+            check_task(lambda task=task: task)
     for build in (MountainCar, NoisyArm, ProbeTask):
         check_task(build)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from types import ModuleType
 import pytest
 
 from curiax._version import __version__
+from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
 from curiax.experiments.presets import PRESETS
-from curiax.experiments.registry import METHODS
+from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import SUITES
 
@@ -68,6 +70,34 @@ def test_a_part_is_written_anew(update_docs: ModuleType) -> None:
     assert after.endswith("\nafter\n")
 
 
+def test_measurements_on_the_host_become_tables(
+    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = {
+        "method": "lbs",
+        "seeds": 8,
+        "seconds": {"training": 8.0, "physics": 5.0, "learner": 2.0},
+        "ratio_to_sum": 8 / 7,
+        "ratio_to_physics": 1.6,
+        "physics_paths": {"batch": 60_000.0},
+        "profile": {"physics": 1.5, "learning": 0.5},
+    }
+    targets = [
+        {"name": "half-cheetah: training over physics + learner", "kind": "at most", "bound": 1.1, "met": False},
+        {"name": "ant-maze: training over physics", "kind": "at most", "bound": 1.75, "met": True},
+    ]
+    data = {"repeats": {"half-cheetah": one, "ant-maze": one}, "machine": {"cores": 2, "cpu": "X"}, "targets": targets}
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "host.json").write_text(json.dumps(data))
+    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
+    ratios = update_docs.host_ratios("", "").splitlines()
+    assert ratios[2] == "| Half-Cheetah, `lbs`, 8 seeds | 8.00 | 5.00 | 2.00 | 1.14 (missed)<br>at most 1.1 | 1.60 |"
+    assert ratios[3].endswith("| 1.14 | 1.60<br>at most 1.75 |")
+    assert "| physics | 1.500 s, 75 % | 1.500 s, 75 % |" in update_docs.host_profile("", "")
+    assert "| batch | 60,000 | 60,000 |" in update_docs.host_paths("", "")
+    assert ratios[-1].endswith("2 cores of X; `python benchmarks/host.py`.")
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
@@ -115,6 +145,8 @@ def test_the_table_of_choices_is_what_the_presets_do() -> None:
     """Each row of docs/choices.md that names one setting shows the value in force under each preset."""
     rows = [line.split("|")[1:-1] for line in (DOCS / "choices.md").read_text().splitlines() if "| `" in line]
     names = [cell.strip().strip("`") for cell in rows[0][4:]] if rows[0][3].strip() == "setting" else list(PRESETS)
+    cars = ("mountain-car", "mountain-car-frozen")
+    of_topic = {conflict.topic: cars for conflict in CONFLICTS} | {c.topic: c.tasks for c in MUJOCO_CONFLICTS}
     checked = 0
     for row in rows:
         cells = [cell.strip() for cell in row]
@@ -123,13 +155,22 @@ def test_the_table_of_choices_is_what_the_presets_do() -> None:
             continue
         method = "rnd" if "RND" in cells[3] else "lbs"
         for preset, told in zip(names, cells[4:], strict=True):
-            tasks = ("mountain-car", "mountain-car-frozen")
+            tasks = of_topic[cells[0]]
             values = [resolve(Experiment(t, method, preset=preset)).settings[found[1]] for t in tasks]
-            expected = told.split(" / ") if " / " in told else [told, told]
+            expected = told.split(" / ") if " / " in told else [told] * len(tasks)
             shown = ["none" if v is None else f"{v:g}" if isinstance(v, float) else str(v) for v in values]
             assert shown == expected, (found[1], preset)
             checked += 1
-    assert checked >= 40
+    assert checked >= 70
+
+
+def test_every_conflict_is_told() -> None:
+    text = (DOCS / "choices.md").read_text()
+    assert [c.topic for c in (*CONFLICTS, *MUJOCO_CONFLICTS) if c.topic not in text] == []
+
+
+def test_every_task_is_in_the_readme() -> None:
+    assert [name for name in TASKS if f"`{name}`" not in (ROOT / "README.md").read_text()] == []
 
 
 def test_versions_agree() -> None:

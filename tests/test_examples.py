@@ -28,3 +28,6 @@ def test_examples_by_name_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -
     plan = resolve(Experiment("new_task:Puck", "new_method:EmbeddingDistance", settings=settings))
     assert plan.setup.task.spec.obs_shape == (5,)
     assert plan.settings["method.width"] == 128
+    hosted = resolve(Experiment("new_host_task:Boat", "lbs", settings={"task.whirl": 0.1, "remote.mode": "frozen"}))
+    assert hosted.setup.task.spec.obs_shape == (5,)
+    assert hosted.settings["task.whirl"] == 0.1

@@ -17,7 +17,7 @@ LAYERS = [
     {"agents", "_contract"},
     {"train"},
     {"experiments", "testing"},
-    {"report", "integrations"},
+    {"report", "integrations", "watch"},
     {"cli", "__init__"},
     {"__main__"},
 ]
@@ -50,6 +50,7 @@ def test_curiosity_stands_alone() -> None:
 def test_import_is_light() -> None:
     """`import curiax` pulls in nothing that only some users need."""
     heavy = ["torch", "matplotlib", "polars", "mujoco", "pydantic", "tyro", "rich.progress", "pandas"]
+    heavy += ["PIL", "safetensors"]
     code = f"import sys, curiax; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

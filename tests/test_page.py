@@ -608,6 +608,62 @@ def test_cells_say_their_values(show: Opener) -> None:
     assert count(browser, ".pointer") == 0
 
 
+def with_maze() -> Content:
+    """A maze of 3 by 2 cells with a wall in the middle of its lower row; its runs are twice as long as the others'."""
+    x, y = MapAxis("x", -1.0, 5.0, 3), MapAxis("y", -1.0, 1.0, 2)
+    values = tuple((1.0, 2.0, None, 4.0, None, 6.0 * (k + 1)) for k in range(2))
+    drawn = tuple(Map(PANELS[1].name, label, x, y, (4000, 8000), values, (2,)) for label in LABELS)
+    visits = CONTENT.occupancy[0]
+    others = tuple(map for map in visits.maps if map.task != PANELS[1].name)
+    return replace(CONTENT, occupancy=(replace(visits, maps=(*others, *drawn)),), surprise=())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_walls_are_solid_and_say_so(show: Opener, scheme: str) -> None:
+    browser = show(with_maze(), scheme=scheme)
+    field = find(browser, ".field.walled")
+    assert count(browser, ".field.walled") == 4
+    assert field.size["width"] / field.size["height"] == pytest.approx(3, rel=0.1), "to scale: 6 by 2 units"
+    style = (
+        "const style = getComputedStyle(arguments[0]); return [style.fill, style.borderColor, style.backgroundColor]"
+    )
+    wall = browser.execute_script(style, find(browser, ".walled .walls"))[0]
+    assert browser.execute_script(style, field)[1] == wall == browser.execute_script(style, find(browser, ".wall"))[2]
+    assert wall == {"light": "rgb(107, 116, 128)", "dark": "rgb(114, 125, 138)"}[scheme]
+    box = browser.execute_script("return arguments[0].getBoundingClientRect().toJSON()", find(browser, ".walls path"))
+    whole = browser.execute_script("return arguments[0].getBoundingClientRect().toJSON()", find(browser, ".walls"))
+    assert box["width"] == pytest.approx(whole["width"] / 3, abs=1)
+    assert box["left"] - whole["left"] == pytest.approx(whole["width"] / 3, abs=1)
+    assert box["bottom"] == pytest.approx(whole["bottom"], abs=1)
+    canvas = field.find_element("css selector", "canvas")
+    assert pixel(browser, canvas, 1, 0)[3] == 0
+    point(browser, canvas, across=0.5, down=0.75)
+    assert {text for _, text in tooltip(browser)[1]} == {"wall"}
+    point(browser, canvas, across=5 / 6, down=0.75)
+    assert {text for _, text in tooltip(browser)[1]} == {"nothing there"}
+    assert "wall" in find(browser, "#occupancy .bar").text
+    choose(browser, "#occupancy", "Task", PANELS[0].title)
+    assert "wall" not in find(browser, "#occupancy .bar").text
+
+
+def test_tasks_of_other_lengths_have_moments_of_their_own(show: Opener) -> None:
+    browser = show(with_maze())
+    output = find(browser, "#occupancy output")
+    assert output.text == "8,000 steps"
+    ended = [each.text for each in browser.find_elements("css selector", "#occupancy h4")]
+    assert ended == [
+        f"{PANELS[0].title}, ended at 4,000 steps",
+        PANELS[1].title,
+        f"{PANELS[2].title}, ended at 4,000 steps",
+    ]
+    choose(browser, "#occupancy", "Task", PANELS[0].title)
+    assert output.text == "4,000 steps"
+    choose(browser, "#occupancy", "Task", PANELS[1].title)
+    assert output.text == "8,000 steps", "the end stays the end"
+    move(browser, "#occupancy", 0)
+    assert output.text == "4,000 steps"
+
+
 def test_hints_of_cells(show: Opener) -> None:
     browser = show()
     hint = find(browser, "#results .hint")

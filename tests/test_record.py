@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from synthetic import ITERATIONS, STEPS, manifest, metrics, write_run
+from synthetic import ITERATIONS, STEPS, long_metrics, manifest, maze, metrics, write_run
 
 from curiax._errors import OutputError
 from curiax.report import record
@@ -156,6 +156,41 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
     (path / "metrics.parquet").write_bytes(b"not parquet")
     with pytest.raises(OutputError, match="damaged"):
         read_run(path)
+
+
+def test_a_run_that_lost_seeds_is_what_is_left_of_it(tmp_path: Path) -> None:
+    """Seed 3 of three is not in the table; the record says so, also after the disk."""
+    path = write_run(tmp_path / "a", "mountain-car", "lbs", (90, 91, 92), first_seed=2)
+    kept = pl.read_parquet(path / "metrics.parquet").filter(pl.col("seed") != 3)
+    kept.write_parquet(path / "metrics.parquet")
+    with pytest.raises(OutputError, match="100 rows where its manifest says 150"):
+        read_run(path)
+    facts = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(facts | {"lost": {"3": "it flew away"}}))
+    found = read_run(path)
+    assert found is not None
+    save([found], HEADING, tmp_path / "record")
+    for each in (found, *load(tmp_path / "record")):
+        assert (each.seeds, each.lost) == ((2, 4), {3: "it flew away"})
+        assert each.final("coverage/cells").tolist() == [90.0, 92.0]
+    for lost, message in (
+        ({"7": "not one of its seeds"}, "its facts are not those of a run"),
+        (["3"], "its facts are not those of a run"),
+        (dict.fromkeys("234", "all flew away"), "lost every seed.*all flew away"),
+    ):
+        (path / "manifest.json").write_text(json.dumps(facts | {"lost": lost}))
+        with pytest.raises(OutputError, match=message):
+            read_run(path)
+
+
+def test_what_can_be_reached_leaves_out_walls() -> None:
+    facts = manifest("ant-maze", "lbs", (0,))
+    made = condense(facts, long_metrics("ant-maze", maze([7], [60]), (0,)))
+    assert (made.most("coverage/cells"), made.most("coverage/bins")) == (100.0, 100.0)
+    for grid in facts["grids"]:
+        del grid["closed"]
+    old = condense(facts, long_metrics("ant-maze", maze([7], [60]), (0,)))
+    assert record.closed_cells(old.facts["grids"][0]) == ()
 
 
 def test_runs_of_an_older_version_are_refused_by_name(tmp_path: Path) -> None:

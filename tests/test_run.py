@@ -24,6 +24,8 @@ from curiax.experiments.spec import Experiment
 
 QUICK = Experiment("mountain-car", "random", seeds=(0, 4, 7), steps=512, settings=SMALL)
 
+FILES = ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
+
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
@@ -33,7 +35,7 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "run"
     experiment = Experiment("mountain-car", "lbs", seeds=(0, 5, 3), steps=512, settings=SMALL)
     result = run(experiment, out)
-    assert sorted(contents(out)) == ["manifest.json", "metrics.parquet"]
+    assert sorted(contents(out)) == FILES
     assert [p.name for p in out.parent.iterdir()] == ["run"]
 
     table = pl.read_parquet(out / "metrics.parquet")
@@ -119,7 +121,7 @@ def test_folders_that_are_not_free_are_refused_and_untouched(tmp_path: Path) -> 
 def test_an_empty_folder_is_welcome(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     run(QUICK, tmp_path / "run")
-    assert sorted(contents(tmp_path / "run")) == ["manifest.json", "metrics.parquet"]
+    assert sorted(contents(tmp_path / "run")) == FILES
 
 
 class Sick(curiax.AbstractCuriosity):

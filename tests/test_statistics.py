@@ -27,7 +27,10 @@ from curiax.report.statistics import (
     improvement,
     interval,
     iqm,
+    later_test,
+    mean_test,
     median_steps,
+    share_test,
     steps_to,
 )
 
@@ -474,11 +477,47 @@ def test_nothing_and_what_is_not_finite_is_refused_by_name(name: str, values: li
         ("^holm: p-values", lambda: holm([1.5])),
         ("^agreement: the published mean must", lambda: agreement([1.0, 2.0], math.nan, 8)),
         ("^agreement: the published mean needs", lambda: agreement([1.0, 2.0], 1.0, 0)),
+        ("^agreement: a published mean is known within", lambda: agreement([1.0, 2.0], 1.0, 8, -1.0)),
+        ("^later_test: times", lambda: later_test([math.nan, 1.0], [1.0, 2.0])),
+        ("^share_test: 9 of 8", lambda: share_test(9, 8, 8, 8)),
+        ("^mean_test: two values", lambda: mean_test([1.0], 1.0)),
     ],
 )
 def test_what_makes_no_sense_is_refused(message: str, call: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_rounded_mean_is_compared_at_its_nearest() -> None:
+    values = [76.0, 80.0, 79.0, 81.0]
+    assert agreement(values, 73.0, 8, within=1.0) == agreement(values, 74.0, 8)
+    assert agreement(values, 83.0, 8, within=1.0) == agreement(values, 82.0, 8)
+    assert agreement(values, 79.8, 8, within=1.0) == ("agrees", 1.0)
+    assert agreement([61.0, 61.0], 60.0, 8, within=1.0) == ("agrees", 1.0)
+    assert agreement([61.1, 61.1, 61.1], 60.0, 8, within=1.0) == ("above", 0.0)
+
+
+def test_times_are_compared_by_rank_and_never_is_the_latest() -> None:
+    """All 20 divisions of six into threes: as extreme as complete separation are two."""
+    assert later_test([300.0, math.inf, 250.0], [100.0, 120.0, 90.0]) == (True, pytest.approx(2 / 20))
+    assert later_test([100.0, 120.0, 90.0], [300.0, 1e9, 250.0]) == (False, pytest.approx(2 / 20))
+    assert later_test([math.inf] * 4, [math.inf] * 4) == (False, 1.0)
+    rng = np.random.default_rng(6)
+    false = [later_test(*rng.exponential(100, (2, 8)).clip(0, 150))[1] < 0.05 for _ in range(400)]
+    assert 0.02 <= np.mean(false) <= 0.085
+
+
+def test_shares_of_runs_by_hand() -> None:
+    """With these margins no other table is as unlikely as the mirror image: twice one hypergeometric chance."""
+    assert share_test(3, 8, 8, 8) == pytest.approx(2 * math.comb(8, 3) / math.comb(16, 11))
+    assert share_test(4, 8, 8, 8) == pytest.approx(2 * math.comb(8, 4) / math.comb(16, 12))
+    assert share_test(8, 8, 8, 8) == 1.0
+
+
+def test_a_mean_against_a_number_is_students_test() -> None:
+    values = [57.0, 71.0, 43.0, 57.0, 86.0]
+    assert mean_test(values, 600 / 7) == pytest.approx(stats.ttest_1samp(values, 600 / 7).pvalue)
+    assert (mean_test([57.0, 57.0], 85.0), mean_test([57.0, 57.0], 57.0)) == (0.0, 1.0)
 
 
 def test_rare_collapses_are_more_than_an_interval_can_know() -> None:

@@ -10,32 +10,66 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm
-from synthetic import manifest, metrics, write_run
+from synthetic import cheetah, long_metrics, manifest, maze, metrics, write_run
 
-from curiax._errors import OutputError
-from curiax.experiments.published import MEASURED, PUBLISHED, PUBLISHED_CHANGES, published
+from curiax._errors import OutputError, UsageError
+from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
+from curiax.experiments.published import DESCRIBED, MEASURED, PUBLISHED, PUBLISHED_CHANGES, STEPS, published
 from curiax.experiments.registry import METHODS, TASKS
-from curiax.experiments.reproduce import experiments
-from curiax.experiments.spec import resolve
-from curiax.experiments.suites import EVOLVING, FROZEN, PLAIN, SUITES
+from curiax.experiments.reproduce import experiments, lead, seeds_of_tasks
+from curiax.experiments.spec import Experiment, resolve
+from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, PLAIN, SUITES
 from curiax.report import claims, statistics
 from curiax.report.assemble import assemble, distinct, number
-from curiax.report.charts import noise_curves, surprise_maps
+from curiax.report.charts import noise_curves, occupancy_maps, surprise_maps
 from curiax.report.claims import CLAIMS, judge
 from curiax.report.content import Content
+from curiax.report.figures import WALL
 from curiax.report.looks import LOOKS, look
 from curiax.report.publish import publish, verify
-from curiax.report.record import Heading, Record, condense, gather
+from curiax.report.record import Heading, Record, condense, gather, read_heading
 from curiax.report.statistics import relative_change
-from curiax.report.table import rows
+from curiax.report.table import as_json, rows
 
 HEADING = Heading("A title", "A lead.", "a-suite", "lbs", "curiax reproduce a-suite")
 CELLS = "coverage/cells"
+RESULTS_FOLDER = Path(__file__).parent.parent / "results"
 
 
 def made(task: str, method: str, finals: list[float], **changes: object) -> Record:
     seeds = tuple(range(len(finals)))
     return condense(manifest(task, method, seeds, **changes), metrics(finals, seeds, task != PLAIN))  # pyright: ignore
+
+
+def mujoco(task: str, method: str, coverage: np.ndarray, lost: tuple[int, ...] = (), **changes: object) -> Record:
+    facts = manifest(task, method, range(len(coverage) + len(lost)), **changes)  # pyright: ignore
+    seeds = [seed for seed in range(len(coverage) + len(lost)) if seed not in lost]
+    if lost:
+        facts["lost"] = {str(seed): "the simulation diverged at step 77." for seed in lost}
+    return condense(facts, long_metrics(task, coverage, seeds))
+
+
+#: Iterations in which the runs of a method have all cells of the maze; 150,000 steps are 73 of them.
+ARRIVALS = {
+    "lbs": [30, 40, 45, 50, 55, 60, 65, 70],
+    "disagreement": [35, 40, 45, 50, 55, 60, 65, 70],
+    "icm": [32, 40, 45, 50, 55, 60, 65, 71],
+    "vime": [72, 80, 85, 90, 95, 100, 105, 110],
+}
+
+
+def mazes(**changed: Record) -> list[Record]:
+    """Ant Maze as the paper has it."""
+    found = {method: mujoco(ANT_MAZE, method, maze([7] * 8, at)) for method, at in ARRIVALS.items()}
+    found["rnd"] = mujoco(ANT_MAZE, "rnd", maze([4, 5, 4, 3, 4, 4, 5, 4], [60] * 8))
+    found["random"] = mujoco(ANT_MAZE, "random", maze([4] * 8, [40] * 8))
+    return list((found | changed).values())
+
+
+def cheetahs() -> list[Record]:
+    """Half-Cheetah as the paper has it."""
+    means = {"lbs": 73, "disagreement": 60, "icm": 60, "vime": 49, "rnd": 26, "random": 17}
+    return [mujoco(HALF_CHEETAH, method, cheetah(around(mean, 8))) for method, mean in means.items()]
 
 
 def around(mean: float, count: int = 12, spread: float = 2.0) -> list[float]:
@@ -69,10 +103,23 @@ def test_the_papers_means_are_means_of_whole_cells() -> None:
 
 def test_published_numbers_are_about_things_that_exist() -> None:
     assert {n.task for n in (*PUBLISHED, *MEASURED)} == set(TASKS)
-    assert {n.method for n in (*PUBLISHED, *MEASURED)} <= set(METHODS)
-    assert all(n.source for n in (*PUBLISHED, *MEASURED))
-    keys = [(n.task, n.method) for n in PUBLISHED]
+    assert {n.method for n in (*PUBLISHED, *MEASURED, *DESCRIBED)} <= set(METHODS)
+    assert all(n.source for n in (*PUBLISHED, *MEASURED, *DESCRIBED))
+    keys = [(n.task, n.method) for n in (*PUBLISHED, *DESCRIBED)]
     assert len(set(keys)) == len(keys)
+
+
+def test_the_papers_runs_are_as_long_as_ours_are_by_default() -> None:
+    assert {task: entry.cls.budget for task, entry in TASKS.items()} == STEPS
+
+
+def test_the_conflicts_of_a_task_are_decided_where_they_say() -> None:
+    for conflict in (*CONFLICTS, *MUJOCO_CONFLICTS):
+        for task in conflict.tasks or TASKS:
+            settings = resolve(Experiment(task, conflict.method or "lbs", seeds=1)).settings
+            assert conflict.setting in settings if conflict.setting else conflict.ours
+            if conflict.setting == "task.horizon":
+                assert str(settings["task.horizon"]) == conflict.code
 
 
 # --- suites -----------------------------------------------------------------------------------------------
@@ -82,6 +129,40 @@ def test_published_numbers_are_about_things_that_exist() -> None:
 def test_every_suite_resolves_with_labels_of_its_own(suite: object) -> None:
     found = experiments(suite, methods=None, seeds=2, steps=None, preset=None)  # pyright: ignore
     assert len({(e.task, e.label) for e in found}) == len(found)
+
+
+def numbered(text: str) -> int | tuple[int, ...]:
+    first, dash, last = text.partition("-")
+    return tuple(range(int(first), int(last) + 1)) if dash else int(first)
+
+
+def test_a_task_of_a_suite_may_have_seeds_of_its_own() -> None:
+    suite = SUITES["episodic"]
+    seeds = seeds_of_tasks(suite, "3000-3031 half-cheetah=8 ant-maze=4-6", numbered)
+    found = experiments(suite, methods=["lbs"], seeds=seeds, steps=None, preset=None)
+    assert [len(e.as_json()["seeds"]) for e in found] == [32, 32, 32, 8, 3]
+    assert lead(suite, found) == (
+        "lbs on Episodic counts. 32 seeds of 102,400 steps on mountain-car, mountain-car-frozen, "
+        "mountain-car-evolving; 8 seeds of 501,760 steps on half-cheetah; 3 seeds of 251,904 steps on ant-maze; "
+        "preset paper-code."
+    )
+    assert set(seeds_of_tasks(suite, " ".join(f"{task}=8" for task in suite.tasks), numbered).values()) == {8}
+    assert set(seeds_of_tasks(suite, "0, 1, 5", lambda text: (len(text),)).values()) == {(7,)}, "one list"
+    for text, message in (
+        ("8 9", "said once"),
+        ("8 walker=8", "walker"),
+        ("8 ant-maze=8 ant-maze=9", "named twice"),
+        ("ant-maze=8", "no seeds for mountain-car, "),
+    ):
+        with pytest.raises(UsageError, match=message):
+            seeds_of_tasks(suite, text, numbered)
+
+
+def test_the_lead_of_kept_results_is_written_here() -> None:
+    folder = RESULTS_FOLDER / "stochastic-mountain-car"
+    suite = SUITES[folder.name]
+    found = experiments(suite, methods=None, seeds=tuple(range(3000, 3032)), steps=None, preset=None)
+    assert lead(suite, found) == read_heading(folder / "record").lead
 
 
 def test_the_ablation_walks_from_one_preset_to_the_other() -> None:
@@ -102,7 +183,8 @@ def test_claims_are_about_lines_of_the_suites() -> None:
     for claim in CLAIMS:
         assert claim.source.startswith('"')
         for comparison in claim.comparisons:
-            assert {(s.label, s.task) for s in (comparison.left, comparison.right)} <= lines
+            assert comparison.sides
+            assert {(s.label, s.task) for s in comparison.sides} <= lines
 
 
 # --- rows -------------------------------------------------------------------------------------------------
@@ -276,7 +358,7 @@ def test_a_claim_that_is_contradicted_or_undecided_says_so() -> None:
     worse = {j.claim.text: j for j in judge(six(lbs=(80, 82, 87)), CELLS)}
     best = worse["LBS is best or tied with the best on every variant"]
     assert best.verdict == "not held"
-    against = {(o.comparison.right.label, o.comparison.right.task) for o in best.outcomes if o.contradicted}
+    against = {(o.comparison.sides[1].label, o.comparison.sides[1].task) for o in best.outcomes if o.contradicted}
     assert against == {("disagreement", PLAIN), ("icm", PLAIN), ("vime", PLAIN)}
     tied = {j.claim.text: j.verdict for j in judge(six(vime=(90, 81.9, 87)), CELLS)}
     assert tied["LBS is ahead of every other method on both noisy variants"] == "open"
@@ -334,12 +416,163 @@ def test_p_values_are_corrected_within_a_claim() -> None:
     judged = next(j for j in judge(six(), CELLS) if len(j.outcomes) > 5)
     raw = min(
         claims.statistics.difference_test(
-            claims.values(o.comparison.left, {(r.label, r.task): r for r in six()}, CELLS),
-            claims.values(o.comparison.right, {(r.label, r.task): r for r in six()}, CELLS),
+            *(claims.values(side, {(r.label, r.task): r for r in six()}, CELLS) for side in o.comparison.sides)
         )
         for o in judged.outcomes
     )
     assert min(o.p for o in judged.outcomes) >= raw * len(judged.outcomes) * 0.999
+
+
+# --- Half-Cheetah and Ant Maze ----------------------------------------------------------------------------
+
+
+def test_rounded_numbers_and_words_of_the_paper() -> None:
+    """Ours at 75.5: away from 73, but a mean of 74 rounds to it, too."""
+    table = rows([mujoco(HALF_CHEETAH, "lbs", cheetah(around(75.5, 8))), *mazes()], "s")
+    found = {(row.task, row.method): row for row in table if row.metric == CELLS}
+    lbs = found[HALF_CHEETAH, "lbs"]
+    assert (lbs.paper, lbs.paper_words, lbs.steps) == (73.0, "≈73", 501_760)
+    assert lbs.p == pytest.approx(statistics.agreement(np.asarray(lbs.values), 74.0, 8)[1])
+    assert lbs.resolution is not None
+    for shift, verdict in ((0.99, "agrees"), (1.01, "above")):
+        paper = lbs.mean - shift * lbs.resolution
+        assert statistics.agreement(np.asarray(lbs.values), paper, 8, within=1.0)[0] == verdict
+    rnd = found[ANT_MAZE, "rnd"]
+    assert (rnd.paper, rnd.paper_words, rnd.verdict) == (None, "far below 100", "")
+    told = {row["method"]: row for row in as_json(table) if (row["task"], row["metric"]) == (ANT_MAZE, CELLS)}
+    assert told["rnd"]["paper_words"] == "far below 100"
+    assert "paper_words" not in told["lbs"]
+
+
+def test_runs_without_any_spread_give_plain_numbers(tmp_path: Path) -> None:
+    """All at 100 %: no division by nothing anywhere (warnings are errors), and nothing that is no number."""
+    done = publish([*mazes(), *cheetahs()], HEADING, tmp_path)
+    shown = done.content
+    every = (*shown.tables, *shown.statistics, *shown.cost, *(claim.comparisons for claim in shown.claims))
+    assert not [cell.text for table in every for row in table.rows for cell in row if "nan" in cell.text.lower()]
+    found = cells(next(table for table in shown.tables if table.caption == "Ant Maze"), "vime")
+    assert found["ours"] == "100.0 [100.0, 100.0]"
+    assert found["verdict"] == "agrees"
+    assert found["steps to all 7 cells: median"].endswith("k (8/8)")
+    speed = next(table for table in shown.statistics if table.caption == "Ant Maze")
+    assert cells(speed, "icm")["P(better than lbs)"] == "0.50 [0.50, 0.50]"
+    assert "collapsed" not in speed.header
+    assert all(row.collapsed == () for row in done.rows)
+    assert verify(tmp_path)[1] == []
+
+
+def test_the_steps_to_all_cells() -> None:
+    """From the curves: seven runs at known iterations, one that never gets there."""
+    record = mujoco(ANT_MAZE, "icm", maze([7] * 7 + [6], [40, 41, 42, 43, 44, 45, 46, 47]))
+    steps = statistics.steps_to(record.steps, record.curves[CELLS], claims.WHOLE)
+    for step, iteration in zip(steps[:7], range(40, 47), strict=True):
+        assert step is not None
+        assert 0 <= step - 2048 * iteration <= 2048, "the next recorded step"
+    table = next(table for table in content([record]).tables if table.caption == "Ant Maze")
+    found = cells(table, "icm")
+    middle = statistics.median_steps(steps)
+    assert middle is not None
+    assert found["steps to all 7 cells: median"] == f"{middle / 1000:.0f}k (7/8)"
+    assert found["slowest run"] == "never"
+    assert not [name for name in content([made(PLAIN, "lbs", around(90.0))]).tables[0].header if "steps" in name]
+
+
+def verdicts(records: list[Record]) -> dict[str, str]:
+    return {judged.claim.text: judged.verdict for judged in judge(records, CELLS)}
+
+
+SOON = "LBS, ICM and Disagreement visit all seven cells of Ant Maze in all runs before 150,000 steps"
+LATER = "VIME visits all seven cells of Ant Maze in all runs, but takes longer than LBS, ICM and Disagreement"
+FAR = "RND and Random stay far below 100 % in Ant Maze"
+ORDER = "On Half-Cheetah LBS leads, ICM and Disagreement follow, then VIME, then RND, then Random"
+
+
+def test_claims_about_mujoco_hold_where_the_numbers_are_the_papers() -> None:
+    found = verdicts([*mazes(), *cheetahs()])
+    assert set(found) == {SOON, LATER, FAR, ORDER, "LBS covers 73 % of Half-Cheetah"}
+    assert set(found.values()) == {"held"}
+
+
+def test_all_runs_means_all_runs() -> None:
+    """One too late: not shown. So many that the paper's 8 of 8 would be a wonder: contradicted."""
+    late = {n: [30] * (8 - n) + [100] * n for n in (0, 1, 4, 5)}
+    found = {n: verdicts(mazes(icm=mujoco(ANT_MAZE, "icm", maze([7] * 8, at)))) for n, at in late.items()}
+    assert {n: found[n][SOON] for n in late} == {0: "held", 1: "open", 4: "open", 5: "open"}
+    far = mazes(icm=mujoco(ANT_MAZE, "icm", maze([7] * 8, [30] + [100] * 7)))
+    assert verdicts(far)[SOON] == "not held"
+    assert verdicts(mazes(vime=mujoco(ANT_MAZE, "vime", maze([7] * 8, [20] * 8))))[LATER] == "not held"
+    assert verdicts(mazes(rnd=mujoco(ANT_MAZE, "rnd", maze([7] * 8, [90] * 8))))[FAR] == "not held"
+    close = mazes(rnd=mujoco(ANT_MAZE, "rnd", maze([5, 6, 7, 6, 5, 7, 6, 6], [90] * 8)))
+    assert verdicts(close)[FAR] == "open"
+
+
+def test_a_line_that_lost_a_seed_is_judged_by_the_rest_and_said_to() -> None:
+    lost = mazes(icm=mujoco(ANT_MAZE, "icm", maze([7] * 7, ARRIVALS["icm"][1:]), lost=(2,)))
+    assert verdicts(lost)[SOON] == "open", "of all runs one is missing"
+    shown = content(lost)
+    assert (
+        "icm on ant-maze lost seed 2 (the simulation diverged at step 77): its numbers are of the 7 of 8 seeds that "
+        "finished." in [notice.text for notice in shown.notices]
+    )
+    for claim in shown.claims:
+        about_icm = any("icm" in cell.text for row in claim.comparisons.rows for cell in row)
+        assert ("icm on ant-maze without 1 lost seed" in claim.finding) == about_icm
+    row = next(r for r in rows(lost, "s") if (r.method, r.metric) == ("icm", CELLS))
+    assert (row.seeds, len(row.values)) == (7, 7)
+    runs = cells(shown.runs[0], "icm")
+    assert runs["seeds"] == "0,1,3,4,5,6,7 (lost: 2)"
+    assert "--seeds 0-7" in runs["run it again"]
+
+
+def test_claims_in_cells_are_judged_in_cells() -> None:
+    """Under a preset that headlines bins, all cells are still the paper's seven."""
+    honest = [mujoco(ANT_MAZE, method, maze([7] * 8, at), preset="clean") for method, at in ARRIVALS.items()]
+    found = {j.claim.text: j.verdict for j in judge(honest, "coverage/bins")}
+    assert found[SOON] == found[LATER] == "held"
+
+
+def test_lengths_are_those_of_each_task() -> None:
+    """Full runs of three lengths are judged; one short run anywhere on the paper's tasks, and nothing is."""
+    plain = [record for record in six() if record.task == PLAIN]
+    together = [*plain, *mazes(), *cheetahs()]
+    assert not [n for n in content(together).notices if "length" in n.text]
+    assert verdicts(together)[ORDER] == "held"
+    r = cheetahs()[0]
+    cut = Record(r.facts, r.steps[:20], {k: v[:, :20] for k, v in r.curves.items()}, r.moments, {})
+    short = [*plain, *mazes(), cut]
+    assert verdicts(short) == {}
+    assert "The paper's runs are of 501,760 steps" in " ".join(notice.text for notice in content(short).notices)
+    captions = [table.caption for table in content(together).cost]
+    assert [caption.partition(": ")[2] for caption in captions] == ["Mountain Car", "Ant Maze", "Half-Cheetah"]
+    assert "2.5 minutes on Mountain Car, 10 minutes on Ant Maze, 14 minutes" in content(together).cost[-1].note
+
+
+def test_tasks_with_seeds_of_their_own_are_told_and_no_fault() -> None:
+    together = [*(record for record in six() if record.task == PLAIN), *mazes()]
+    (notice,) = content(together).notices
+    assert (notice.level, notice.text) == (
+        "note",
+        "The tasks were run with different seeds: 0-11 on mountain-car; 0-7 on ant-maze.",
+    )
+
+
+def test_maps_of_a_maze_have_walls_and_are_of_the_finest_bins(tmp_path: Path) -> None:
+    record = mujoco(ANT_MAZE, "lbs", maze([7] * 3, [30, 40, 50]))
+    for kind in (occupancy_maps([record])[0], surprise_maps([record])[0]):
+        (drawn,) = kind.maps
+        assert (drawn.x.parts, drawn.y.parts, drawn.spatial) == (12, 12, True)
+        solid = np.isin(np.arange(144), drawn.closed).reshape(12, 12)
+        assert solid[:8, 4:8].all(), "−1 < x < 3, 1 < y < 3"
+        assert solid.sum() == 32
+        assert all(drawn.values[-1][cell] is None for cell in drawn.closed)
+        assert "Solid: walls" in kind.note
+        assert "car" not in kind.note
+    publish([record, cheetahs()[0]], HEADING, tmp_path)
+    picture = (tmp_path / "figures" / "occupancy.svg").read_text()
+    assert WALL in picture
+    assert "dark grey: walls" in picture
+    publish([cheetahs()[0]], HEADING, tmp_path / "open")
+    assert WALL not in (tmp_path / "open" / "figures" / "occupancy.svg").read_text()
 
 
 # --- labels, notices, files -------------------------------------------------------------------------------
@@ -483,7 +716,7 @@ def test_publishing_leaves_every_file_and_the_same_bytes_again(kept: Path, tmp_p
     assert wanted <= set(row)
 
 
-RESULTS = [path.parent for path in sorted((Path(__file__).parent.parent / "results").glob("*/table.json"))]
+RESULTS = [path.parent for path in sorted(RESULTS_FOLDER.glob("*/table.json"))]
 
 
 @pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)

@@ -7,14 +7,14 @@ Latent Bayesian Surprise (AAAI 2022) and the methods it is compared with, traine
     result.final()            # coverage of each seed
 """
 
-from . import nn
-from ._errors import ContractError, CuriaxError, NonFiniteError, OutputError, UsageError
+from . import envs, nn
+from ._errors import ContractError, CuriaxError, NonFiniteError, OutputError, SimulatorError, UsageError
 from ._tree import Frozen
 from ._types import Axis, Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec, Transition
 from ._version import __version__
 from .agents import PPOSettings
 from .curiosity import AbstractCuriosity, Learner, LearnerSettings
-from .envs import AbstractTask, NoisyRemote, RemoteSettings
+from .envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
 from .experiments.run import RunResult, run
 from .experiments.spec import Experiment, resolve
 from .integrations import gymnasium as _gymnasium
@@ -22,6 +22,8 @@ from .train.loop import LoopSettings
 
 __all__ = [
     "AbstractCuriosity",
+    "AbstractFleet",
+    "AbstractHostTask",
     "AbstractTask",
     "Axis",
     "Box",
@@ -31,6 +33,7 @@ __all__ = [
     "Experiment",
     "Frozen",
     "Grid",
+    "HostRemote",
     "Learner",
     "LearnerSettings",
     "LoopSettings",
@@ -43,10 +46,12 @@ __all__ = [
     "Rollout",
     "RunResult",
     "Scalar",
+    "SimulatorError",
     "Spec",
     "Transition",
     "UsageError",
     "__version__",
+    "envs",
     "nn",
     "resolve",
     "run",

@@ -26,6 +26,10 @@ class NonFiniteError(CuriaxError):
     """NaN or infinity appeared during training."""
 
 
+class SimulatorError(CuriaxError):
+    """A simulator on the host failed or ran away."""
+
+
 class OutputError(CuriaxError):
     """The output folder cannot be used."""
 

@@ -108,6 +108,8 @@ class Spec:
         action: the action space.
         horizon: time limit of an episode in steps; None if it has none.
         obs_low, obs_high: bounds of each observation entry, where they are known.
+        fillers: True if some steps are none, because the simulator spends them on resets; they are marked as not
+            `valid` and nobody learns from them.
     """
 
     obs_shape: tuple[int, ...]
@@ -115,6 +117,7 @@ class Spec:
     horizon: int | None = None
     obs_low: tuple[float, ...] | None = None
     obs_high: tuple[float, ...] | None = None
+    fillers: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "obs_shape", tuple(self.obs_shape))
@@ -176,12 +179,16 @@ class Grid:
 
     Indices come from comparing with borders, not from a division: in float32 `0.6` lies above the
     float64 border and a rounded quotient would invent cells that cannot exist.
+
+    `closed` lists cells that are solid, as the walls of a maze: a point there is not counted, and neither are
+    they in what makes 100 %.
     """
 
     name: str
     axes: tuple[Axis, ...]
     rule: Literal["floor", "ceil"]
     reachable: int | None = None
+    closed: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -196,7 +203,12 @@ class Grid:
     @property
     def nominal(self) -> int:
         """The number that coverage is divided by."""
-        return math.prod(axis.parts for axis in self.axes)
+        return math.prod(axis.parts for axis in self.axes) - len(self.closed)
+
+    @property
+    def counted(self) -> np.ndarray:
+        """Which cells count, all but the closed ones."""
+        return ~np.isin(np.arange(self.size), self.closed)
 
     def index(self, point: Float[Array, "*lead axes"]) -> Int[Array, "*lead"]:
         """Cell number of each point."""

@@ -1,7 +1,8 @@
-"""The command line: run, reproduce, report, verify, list, check, cite, doctor."""
+"""The command line: run, reproduce, report, verify, watch, list, check, cite, doctor."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -9,7 +10,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,7 @@ usage: curiax COMMAND ...
   reproduce SUITE         train a suite; its results beside the paper's, as table, figures and report.html
   report DIR ...          the same from any finished runs, your own methods included
   verify DIR ...          recompute kept tables from their stored curves
+  watch RUN               a film (mp4 or gif) of a trained agent, its bonus below
   list                    the methods, tasks, suites and presets
   check module:Class      hold your own method or task to the contract
   cite METHOD ...         BibTeX of the methods you used
@@ -264,7 +266,13 @@ def reproduce_class() -> type:
             Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="a suite of `curiax list`", metavar="SUITE")],
         ),
         ("methods", Annotated[tuple[str, ...], arg("these lines instead of the suite's; module:Class too")], ()),
-        ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
+        (
+            "seeds",
+            Annotated[
+                str, arg("how many (8), or which (0,1,5 or 2000-2031); '2000-2031 ant-maze=8': other ones for a task")
+            ],
+            "8",
+        ),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
         ("preset", Annotated[str | None, arg("paper-code (also for None), paper-text, clean or curiax")], None),
         ("out", Annotated[Path | None, arg("folder for report, table, figures and runs; None: runs/SUITE")], None),
@@ -278,7 +286,7 @@ def reproduce_class() -> type:
 def command_reproduce(args: list[str]) -> int:
     """Train a suite; write its report, table and figures."""
     from .experiments.progress import for_terminal
-    from .experiments.reproduce import claim, experiments, train_suite
+    from .experiments.reproduce import claim, experiments, lead, seeds_of_tasks, train_suite
     from .experiments.spec import resolve
     from .experiments.suites import find_suite
     from .report.publish import publish
@@ -293,7 +301,7 @@ def command_reproduce(args: list[str]) -> int:
     chosen = experiments(
         suite,
         methods=tuple(dict.fromkeys(said.methods)) or None,
-        seeds=seeds_from(said.seeds),
+        seeds=seeds_of_tasks(suite, said.seeds, seeds_from),
         steps=said.steps,
         preset=said.preset,
     )
@@ -307,13 +315,7 @@ def command_reproduce(args: list[str]) -> int:
         condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
         for result in results
     ]
-    presets = sorted({experiment.preset for experiment in chosen})
-    lines = list(dict.fromkeys(experiment.label for experiment in chosen))
-    whole = set(lines) == {variant.label for variant in suite.variants}
-    summary = f"{suite.summary[0].upper()}{suite.summary[1:]}" if whole else f"{', '.join(lines)} on {suite.title}"
-    lead = f"{summary}. {len(first.seeds)} seed{'s' if len(first.seeds) > 1 else ''} of {first.steps:,} steps, "
-    lead += f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}."
-    heading = Heading(suite.title, lead, suite.name, suite.reference, reproduce_command(said))
+    heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
     made = publish(records, heading, out)
     if said.json:
         print((out / "table.json").read_text(), end="")
@@ -422,6 +424,76 @@ def print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]
     (console if console.is_terminal else Console(width=200)).print(table)
 
 
+# --- watch ------------------------------------------------------------------------------------------------
+
+
+def command_watch(args: list[str]) -> int:
+    """Film a trained agent."""
+    import tyro
+
+    from .watch import watch
+
+    def arg(text: str, metavar: str | None = None) -> Any:
+        return tyro.conf.arg(help=text, metavar=metavar)
+
+    flag = tyro.conf.FlagCreatePairsOff[bool]
+    fields = [
+        ("run", Annotated[tyro.conf.Positional[Path], arg("the folder of a finished run", "RUN")]),
+        ("seed", Annotated[int | None, arg("which of its seeds; None: the first")], None),
+        ("out", Annotated[Path | None, arg("FILE.mp4 or FILE.gif; None: watch-seed<k>.mp4 in the run's folder")], None),
+        ("steps", Annotated[int | None, arg("at most so many steps; None: as many as the episodes have")], None),
+        (
+            "episodes",
+            Annotated[int | None, arg("at most so many; None: one, or as many as --steps has room for")],
+            None,
+        ),
+        ("fps", Annotated[int, arg("steps shown in a second")], 30),
+        ("width", Annotated[int, arg("of the film, in pixels; even")], 640),
+        ("height", Annotated[int, arg("of the film, the strip of the bonus included; even")], 480),
+        (
+            "deterministic",
+            Annotated[flag, arg("take the likeliest action instead of drawing one as in training")],
+            False,
+        ),
+        ("trust", Annotated[flag, arg("import the task or method of a run of your own classes")], False),
+        ("quiet", Annotated[flag, arg("show no progress")], False),
+    ]
+    kind = dataclasses.make_dataclass("Watch", fields, frozen=True)
+    said = parse(kind, args, "watch", "Film a trained agent of a finished run, with the raw bonus of every step below.")
+    asked = {name: value for name, value in vars(said).items() if name != "quiet"}
+    with filming(quiet=said.quiet or not sys.stderr.isatty()) as tell:
+        made = watch(**asked, tell=tell)
+    if made.notice:
+        print(f"curiax: {made.notice}", file=sys.stderr)
+    many = f"{made.episodes} episode{'s' if made.episodes > 1 else ''}"
+    print(
+        f"{made.method} on {made.task}, seed {made.seed}: {len(made.bonus)} steps in {many}, "
+        f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most\n  {made.path}"
+    )
+    return 0
+
+
+@contextlib.contextmanager
+def filming(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A live bar for each part of making a film."""
+    if quiet:
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        parts: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in parts:
+                parts[what] = bar.add_task(what)
+            bar.update(parts[what], completed=done, total=total)
+
+        yield tell
+
+
 # --- list, check, cite, doctor ----------------------------------------------------------------------------
 
 
@@ -452,10 +524,17 @@ def command_check(args: list[str]) -> int:
     import tyro
 
     from .curiosity import AbstractCuriosity
-    from .envs import AbstractTask
-    from .experiments.registry import METHODS, TASKS, find_method, find_task, load_class
+    from .envs import AbstractAnyTask, AbstractHostTask, AbstractTask
+    from .experiments.registry import GYMNASIUM, METHODS, TASKS, find_method, load_class
     from .experiments.spec import Experiment, resolve
-    from .testing import method_checks, task_checks
+    from .testing import fleet_checks, method_checks, task_checks
+
+    def of_task(name: str) -> Iterator[tuple[str, Callable[[], None]]]:
+        task = resolve(Experiment(name, "random")).setup.task
+        if isinstance(task, AbstractHostTask):
+            return fleet_checks(lambda: task)
+        assert isinstance(task, AbstractTask)
+        return task_checks(lambda: task)
 
     field = (
         "name",
@@ -468,16 +547,18 @@ def command_check(args: list[str]) -> int:
     if said.name in METHODS:
         entry = METHODS[said.name]
         checks = method_checks(entry.cls, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
-    elif said.name in TASKS:
-        checks = task_checks(lambda: resolve(Experiment(said.name, "random")).setup.task)
+    elif said.name in TASKS or said.name.startswith(GYMNASIUM):
+        checks = of_task(said.name)
     else:
         cls = load_class(said.name, "method or task", {**METHODS, **TASKS})
         if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
             checks = method_checks(find_method(cls).cls)
-        elif isinstance(cls, type) and issubclass(cls, AbstractTask):
-            checks = task_checks(find_task(cls).cls)
+        elif isinstance(cls, type) and issubclass(cls, AbstractAnyTask):
+            checks = of_task(said.name)
         else:
-            raise UsageError(f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask.")
+            raise UsageError(
+                f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask or AbstractHostTask."
+            )
     passed = 0
     try:
         for sentence, check in checks:
@@ -518,6 +599,7 @@ def command_cite(args: list[str]) -> int:
 #: Extra → a module that must import for it to work.
 EXTRAS = {
     "mujoco": "mujoco",
+    "video": "imageio_ffmpeg",
     "atari": "ale_py",
     "mario": "nes_py",
     "dmc": "dm_control",
@@ -581,6 +663,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "reproduce": command_reproduce,
     "report": command_report,
     "verify": command_verify,
+    "watch": command_watch,
     "list": command_list,
     "check": command_check,
     "cite": command_cite,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
+import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from .._types import PRNGKey, Rollout, Scalar, Spec
 
 AgentState = Any
+#: Writes the actions of step `t` for the observations `[S, N, ...]` into its last argument.
+HostActor = Callable[[int, np.ndarray, np.ndarray], None]
 
 
 class AbstractAgent(eqx.Module):
@@ -33,6 +38,25 @@ class AbstractAgent(eqx.Module):
         self, spec: Spec, state: AgentState, obs: Float[Array, "..."], noise: Float[Array, " _"]
     ) -> Shaped[Array, "..."]:
         """One action for one observation."""
+
+    def host_actor(self, spec: Spec, states: AgentState, noise: Shaped[np.ndarray, "T S N _"]) -> HostActor:
+        """`act` for one rollout on the host, for all seeds' states `[S, ...]` and environments at once.
+
+        This default calls the compiled `act` at every step; an agent with a small network overrides it in
+        NumPy, because one such call costs more than the network.
+        """
+        arrays, static = eqx.partition(states, eqx.is_array)
+
+        def every(arrays: Any, obs: Array, noise: Array) -> Array:
+            state = eqx.combine(arrays, static)
+            return jax.vmap(lambda o, n: self.act(spec, state, o, n))(obs, noise)
+
+        call = jax.jit(jax.vmap(every))
+
+        def act(t: int, obs: np.ndarray, out: np.ndarray) -> None:
+            out[...] = call(arrays, obs, noise[t])
+
+        return act
 
     @abc.abstractmethod
     def learn(

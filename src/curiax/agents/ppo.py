@@ -7,11 +7,12 @@ log-deviation, clipped value loss, advantages standardised over the whole rollou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
@@ -20,7 +21,7 @@ from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Pos
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
 from ..nn import MLP, Linear, generator, orthogonal
-from ._base import AbstractAgent
+from ._base import AbstractAgent, HostActor
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,39 @@ def log_probs(policy: Policy, step: Transition) -> Float[Array, "T N"]:
     return jax.vmap(jax.vmap(lambda obs, action: policy.distribution(obs).log_prob(action)))(step.obs, step.action)
 
 
+class NumpyActor:
+    """The actors of all seeds in NumPy, for one rollout: batched products into buffers made beforehand."""
+
+    def __init__(self, policy: Policy, noise: Float[np.ndarray, "T S N _"]) -> None:
+        lead = noise.shape[1:3]
+
+        def host(layer: Linear) -> tuple[np.ndarray, np.ndarray]:
+            weight, bias = np.asarray(layer.weight), np.asarray(layer.bias)
+            return weight, np.ascontiguousarray(np.broadcast_to(bias[:, None], (*lead, bias.shape[-1])))
+
+        self._layers = [
+            (*host(layer), np.empty((*lead, layer.bias.shape[-1]), np.float32)) for layer in policy.actor.layers
+        ]
+        self._head, bias = host(policy.head)
+        # The head's bias does not change within a rollout, so it is part of the noise.
+        std = 1.0 if policy.log_std is None else np.exp(np.asarray(policy.log_std))[:, None]
+        self._noise = list(noise * std + bias)
+        self._discrete = policy.log_std is None
+        self._logits = np.empty((*lead, bias.shape[-1]), np.float32)
+
+    def __call__(self, t: int, obs: np.ndarray, out: np.ndarray) -> None:
+        hidden = obs if obs.ndim == 3 else obs.reshape(*obs.shape[:2], -1)
+        for weight, bias, buffer in self._layers:
+            np.matmul(hidden, weight, out=buffer)
+            np.add(buffer, bias, out=buffer)
+            hidden = np.tanh(buffer, out=buffer)
+        result = self._logits if self._discrete else out
+        np.matmul(hidden, self._head, out=result)
+        np.add(result, self._noise[t], out=result)
+        if self._discrete:
+            out[...] = np.argmax(result, axis=-1)
+
+
 class PPOState(eqx.Module):
     """What PPO learns."""
 
@@ -134,6 +168,15 @@ class Batch(eqx.Module):
     value: Float[Array, " B"]
     advantage: Float[Array, " B"]
     target: Float[Array, " B"]
+    #: None where every step is one.
+    valid: Bool[Array, " B"] | None = None
+
+
+def mean_over(each: Float[Array, " B"], valid: Bool[Array, " B"] | None) -> Scalar:
+    """The mean, of the valid samples only where some are not."""
+    if valid is None:
+        return jnp.mean(each)
+    return jnp.sum(jnp.where(valid, each, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
 class PPO(AbstractAgent):
@@ -162,6 +205,9 @@ class PPO(AbstractAgent):
     ) -> Shaped[Array, "..."]:
         return state.policy.distribution(obs).sample(noise)
 
+    def host_actor(self, spec: Spec, states: PPOState, noise: Float[np.ndarray, "T S N _"]) -> HostActor:
+        return NumpyActor(states.policy, noise)
+
     def learn(
         self, spec: Spec, state: PPOState, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
     ) -> tuple[PPOState, dict[str, Scalar]]:
@@ -170,9 +216,10 @@ class PPO(AbstractAgent):
         value, next_value, cut = self._values(state.policy, rollout)
         advantage = gae(reward, value, next_value, cut, discount=s.discount, trace=s.trace)
         target = advantage + value
-        standardised = (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-5)
-        columns = (step.obs, step.action, log_probs(state.policy, step), value, standardised, target)
-        samples = Batch(*(x.reshape((-1, *x.shape[2:])) for x in columns))
+        valid = step.valid if spec.fillers else None
+        standardised = (advantage - jnp.mean(advantage, where=valid)) / (jnp.std(advantage, ddof=1, where=valid) + 1e-5)
+        columns: tuple[Any, ...] = (step.obs, step.action, log_probs(state.policy, step), value, standardised, target)
+        samples = Batch(*jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (*columns, valid)))
 
         count = reward.size
         size = min(s.minibatch_size, count)
@@ -219,11 +266,12 @@ class PPO(AbstractAgent):
         log_prob, value, entropy = jax.vmap(evaluate)(batch.obs, batch.action)
         ratio = jnp.exp(log_prob - batch.log_prob)
         clipped_ratio = jnp.clip(ratio, 1.0 - s.clip, 1.0 + s.clip)
-        policy_loss = -jnp.mean(jnp.minimum(ratio * batch.advantage, clipped_ratio * batch.advantage))
+        gain = jnp.minimum(ratio * batch.advantage, clipped_ratio * batch.advantage)
+        policy_loss = -mean_over(gain, batch.valid)
 
         clipped_value = batch.value + jnp.clip(value - batch.value, -s.clip, s.clip)
         errors = jnp.maximum((value - batch.target) ** 2, (clipped_value - batch.target) ** 2)
-        value_loss = 0.5 * jnp.mean(errors)
+        value_loss = 0.5 * mean_over(errors, batch.valid)
 
         # A categorical's entropy is one number; a Gaussian's has one per action dimension.
         entropy_mean = jnp.mean(entropy if s.entropy_reduction == "mean" or entropy.ndim == 1 else entropy.sum(-1))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Shaped
 
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec
-from ._base import AbstractAgent
+from ._base import AbstractAgent, HostActor
 
 
 class Uniform(AbstractAgent):
@@ -28,6 +29,18 @@ class Uniform(AbstractAgent):
             return jnp.minimum((noise[0] * spec.action.n).astype(jnp.int32), spec.action.n - 1)
         low, high = jnp.asarray(spec.action.low), jnp.asarray(spec.action.high)
         return low + noise * (high - low)
+
+    def host_actor(self, spec: Spec, states: None, noise: Float[np.ndarray, "T S N _"]) -> HostActor:
+        if isinstance(spec.action, Discrete):
+            drawn = np.minimum((noise[..., 0] * spec.action.n).astype(np.int32), spec.action.n - 1)
+        else:
+            low, high = np.asarray(spec.action.low, np.float32), np.asarray(spec.action.high, np.float32)
+            drawn = low + noise * (high - low)
+
+        def act(t: int, obs: np.ndarray, out: np.ndarray) -> None:
+            out[...] = drawn[t]
+
+        return act
 
     def learn(
         self, spec: Spec, state: None, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float, PyTree
 from .._dist import LOG_2PI, DiagGaussian
 from .._settings import Count, NonNegative
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
-from ..nn import MLP, Linear, Source, generator, join
+from ..nn import MLP, Linear, Source, generator, join, softplus
 from ._base import AbstractCuriosity, Memory, Terms
 
 
@@ -45,7 +45,7 @@ class GaussianHead(eqx.Module):
 
     def __call__(self, h: Vector) -> DiagGaussian:
         mean, deviation = jnp.split(self.both(h), 2)
-        return DiagGaussian(mean, jax.nn.softplus(deviation) + 1e-4)
+        return DiagGaussian(mean, softplus(deviation) + 1e-4)
 
 
 class LBS(AbstractCuriosity):

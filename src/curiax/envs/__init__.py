@@ -1,7 +1,24 @@
-"""Tasks: one file each, all against `AbstractTask`."""
+"""Tasks: one file each, in two families: pure JAX (`AbstractTask`) and on the host (`AbstractHostTask`)."""
 
-from ._base import AbstractTask, Probe
+from ._base import AbstractAnyTask, AbstractTask, Probe
+from ._host import AbstractFleet, AbstractHostTask
+from .ant_maze import AntMaze
+from .gymnasium_task import GymnasiumTask
+from .half_cheetah import HalfCheetah
 from .mountain_car import MountainCar
-from .remote import NoisyRemote, RemoteSettings
+from .remote import HostRemote, NoisyRemote, RemoteSettings
 
-__all__ = ["AbstractTask", "MountainCar", "NoisyRemote", "Probe", "RemoteSettings"]
+__all__ = [
+    "AbstractAnyTask",
+    "AbstractFleet",
+    "AbstractHostTask",
+    "AbstractTask",
+    "AntMaze",
+    "GymnasiumTask",
+    "HalfCheetah",
+    "HostRemote",
+    "MountainCar",
+    "NoisyRemote",
+    "Probe",
+    "RemoteSettings",
+]

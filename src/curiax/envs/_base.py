@@ -1,4 +1,4 @@
-"""What a pure-JAX task is."""
+"""What both families of tasks share, and what a pure-JAX task is; `_host.py` has the other family."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import abc
 from typing import Any, ClassVar
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float, Shaped
+import numpy as np
+from jaxtyping import Array, Bool, Float, Shaped, UInt8
 
 from .._types import Grid, PRNGKey, Scalar, Spec
 
@@ -24,12 +25,8 @@ class Probe(eqx.Module):
     actions: dict[str, Shaped[Array, "samples ..."]]
 
 
-class AbstractTask(eqx.Module):
-    """One instance of a task, as pure functions of its state.
-
-    A task is a final subclass with `__init__(self, **settings)`. The library adds many instances, the time
-    limit (`spec.horizon`), automatic resets, normalisation and the counting of visited cells.
-    """
+class AbstractAnyTask(eqx.Module):
+    """What learning, tables and figures must know of a task, whoever simulates it."""
 
     spec: eqx.AbstractVar[Spec]
     #: Partitions of the tracked point whose visited cells are counted; () if nothing is.
@@ -39,6 +36,18 @@ class AbstractTask(eqx.Module):
     budget: ClassVar[int] = 102_400
     #: True if the dynamics hold noise that cannot be learnt; presets choose LBS's β by it.
     stochastic: ClassVar[bool] = False
+
+    def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
+        """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""
+        return None
+
+
+class AbstractTask(AbstractAnyTask):
+    """One instance of a task, as pure functions of its state.
+
+    A task is a final subclass with `__init__(self, **settings)`. The library adds many instances, the time
+    limit (`spec.horizon`), automatic resets, normalisation and the counting of visited cells.
+    """
 
     @abc.abstractmethod
     def reset(self, *, key: PRNGKey) -> State:
@@ -62,6 +71,6 @@ class AbstractTask(eqx.Module):
         """Where to map the bonus over the task, visited or not; None for no such maps."""
         return None
 
-    def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
-        """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""
+    def draw(self, state: State, width: int, height: int) -> UInt8[np.ndarray, "height width 3"] | None:
+        """A picture of a state, outside JAX, for `curiax watch`; None for a map of the tracked point instead."""
         return None

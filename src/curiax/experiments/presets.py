@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..curiosity import LBS, AbstractCuriosity
-from ..envs import AbstractTask
+from ..envs import AbstractAnyTask
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Preset:
     #: LBS's own settings.
     lbs: Mapping[str, Any] = field(default_factory=dict)
 
-    def method_settings(self, method: type[AbstractCuriosity], task: AbstractTask) -> dict[str, Any]:
+    def method_settings(self, method: type[AbstractCuriosity], task: AbstractAnyTask) -> dict[str, Any]:
         """What the preset sets of a method on a task."""
         if not issubclass(method, LBS):
             return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 
 from .._errors import UsageError, unknown
 from ..curiosity import ICM, LBS, NGU, RIDE, RND, VIME, AbstractCuriosity, Disagreement, NoBonus, Random
-from ..envs import AbstractTask, MountainCar
+from ..envs import AbstractAnyTask, AntMaze, GymnasiumTask, HalfCheetah, MountainCar
+from ..envs.gymnasium_task import find_modules_here
 
 Kind = TypeVar("Kind")
 
@@ -36,7 +38,7 @@ class TaskEntry:
     """A task under a name, with its noisy remote if it has one."""
 
     name: str
-    cls: type[AbstractTask]
+    cls: type[AbstractAnyTask]
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     gymnasium_id: str | None = None
@@ -85,8 +87,23 @@ TASKS: dict[str, TaskEntry] = {
             {"remote.mode": "evolving"},
             "curiax/MountainCarEvolving-v0",
         ),
+        TaskEntry(
+            "half-cheetah",
+            HalfCheetah,
+            "MuJoCo's Half-Cheetah, coverage of (x-velocity, pitch velocity); needs curiax[mujoco]",
+            gymnasium_id="curiax/HalfCheetahSparse-v0",
+        ),
+        TaskEntry(
+            "ant-maze",
+            AntMaze,
+            "MuJoCo's Ant in a C-shaped corridor, coverage of its seven cells; needs curiax[mujoco]",
+            gymnasium_id="curiax/AntMaze-v0",
+        ),
     )
 }
+
+#: What names of Gymnasium's environments begin with.
+GYMNASIUM = "gymnasium:"
 
 
 def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
@@ -101,12 +118,35 @@ def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
     return MethodEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
 
 
-def find_task(name: str | type[AbstractTask]) -> TaskEntry:
-    """The task of that name, or the user's own by `module:Class` or as a class."""
+def find_task(name: str | type[AbstractAnyTask]) -> TaskEntry:
+    """The task of that name, Gymnasium's by `gymnasium:ID`, or the user's own by `module:Class` or as a class."""
     if isinstance(name, str) and name in TASKS:
         return TASKS[name]
-    cls = user_class(name, AbstractTask, "task", TASKS)
+    if isinstance(name, str) and name.startswith(GYMNASIUM):
+        return gymnasium_task(name)
+    cls = user_class(name, AbstractAnyTask, "task", TASKS)
     return TaskEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
+
+
+def gymnasium_task(name: str) -> TaskEntry:
+    """The entry of `gymnasium:ID` or `gymnasium:module:ID`; whether there is such an environment shows later."""
+    env_id = name.removeprefix(GYMNASIUM)
+    if not env_id:
+        raise UsageError(f"task {name!r}: name a Gymnasium environment after the colon, as gymnasium:CartPole-v1.")
+    source = module_digest(env_id.rpartition(":")[0])
+    return TaskEntry(name, GymnasiumTask, f"Gymnasium's {env_id}", {"task.id": env_id}, source=source)
+
+
+def module_digest(module: str) -> str:
+    """A digest of the file of a module that registers environments; empty where there is none to read."""
+    if not module:
+        return ""
+    find_modules_here()
+    try:
+        found = importlib.util.find_spec(module)
+        return hashlib.blake2b(Path((found and found.origin) or "").read_bytes(), digest_size=6).hexdigest()
+    except (ImportError, ValueError, OSError):
+        return ""
 
 
 def source_digest(cls: type) -> str:
@@ -126,13 +166,12 @@ def class_name(cls: type) -> str:
 def user_class(name: str | type, base: type[Kind], kind: str, known: Mapping[str, Any]) -> type[Kind]:
     """The class meant by `module:Class`, checked to be a finished subclass of `base`."""
     cls = load_class(name, kind, known) if isinstance(name, str) else name
+    wanted = "AbstractTask or curiax.AbstractHostTask" if base is AbstractAnyTask else base.__name__
     if not (isinstance(cls, type) and issubclass(cls, base)):
-        raise UsageError(f"{kind} {name!r} is not a subclass of curiax.{base.__name__}.")
+        raise UsageError(f"{kind} {name!r} is not a subclass of curiax.{wanted}.")
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
-        raise UsageError(
-            f"{kind} {name!r} does not define {', '.join(missing)}, which curiax.{base.__name__} asks for."
-        )
+        raise UsageError(f"{kind} {name!r} does not define {', '.join(missing)}, which curiax.{wanted} asks for.")
     return cls
 
 

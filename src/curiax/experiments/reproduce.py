@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .._errors import OutputError, UsageError
+from .._errors import OutputError, UsageError, unknown
 from .progress import AbstractProgress, Counted
 from .run import RunResult, run
 from .spec import Experiment, Plan, resolve
@@ -14,16 +15,41 @@ from .suites import Suite, Variant
 #: What `reproduce` writes beside the runs.
 PRODUCTS = {"table.json", "report.html", "figures", "record", "runs", "README.md"}
 
+#: How many seeds, or which.
+Seeds = int | tuple[int, ...]
+
+
+def seeds_of_tasks(suite: Suite, text: str, read: Callable[[str], Seeds]) -> dict[str, Seeds]:
+    """Each task's seeds from a text such as `3000-3031 half-cheetah=8`: for every task, and for one task only.
+
+    The tasks of a suite may differ a thousandfold in what a seed of them costs.
+    """
+    words = re.split(r"(?<!,)\s+", text.strip())
+    common = [word for word in words if "=" not in word]
+    if len(common) > 1:
+        raise UsageError(f"--seeds {text!r}: seeds for every task are said once; for one task, TASK=SEEDS.")
+    own: dict[str, Seeds] = {}
+    for task, _, seeds in (word.partition("=") for word in words if "=" in word):
+        if task not in suite.tasks:
+            raise unknown(f"task of suite {suite.name!r}", task, suite.tasks)
+        if task in own:
+            raise UsageError(f"--seeds {text!r}: {task} is named twice.")
+        own[task] = read(seeds)
+    left = [task for task in suite.tasks if task not in own]
+    if left and not common:
+        raise UsageError(f"--seeds {text!r}: no seeds for {', '.join(left)}; add those for every task.")
+    return {task: own[task] if task in own else read(common[0]) for task in suite.tasks}
+
 
 def experiments(
     suite: Suite,
     *,
     methods: Sequence[str] | None,
-    seeds: int | Iterable[int],
+    seeds: Seeds | dict[str, Seeds],
     steps: int | None,
     preset: str | None,
 ) -> list[Experiment]:
-    """The suite's experiments, every one checked before the first is trained."""
+    """The suite's experiments, every one checked before the first is trained; `seeds` for all tasks or by task."""
     if preset is not None and suite.fixed:
         raise UsageError(f"suite {suite.name!r} compares presets itself: leave --preset out.")
     labelled = {variant.label: variant for variant in suite.variants}
@@ -32,7 +58,7 @@ def experiments(
         Experiment(
             task,
             variant.method,
-            seeds=seeds,
+            seeds=seeds[task] if isinstance(seeds, dict) else seeds,
             steps=steps,
             preset=variant.preset or preset or "paper-code",
             settings=variant.settings,
@@ -44,6 +70,21 @@ def experiments(
     for experiment in found:
         resolve(experiment)
     return found
+
+
+def lead(suite: Suite, chosen: Sequence[Experiment]) -> str:
+    """What was run, in a sentence or two: lines, seeds, steps, presets."""
+    labels = list(dict.fromkeys(experiment.label for experiment in chosen))
+    whole = set(labels) == {variant.label for variant in suite.variants}
+    summary = f"{suite.summary[0].upper()}{suite.summary[1:]}" if whole else f"{', '.join(labels)} on {suite.title}"
+    sizes: dict[str, list[str]] = {}
+    for plan in map(resolve, chosen):
+        size = f"{len(plan.seeds)} seed{'s' if len(plan.seeds) > 1 else ''} of {plan.steps:,} steps"
+        sizes.setdefault(size, []).append(plan.task_entry.name)
+    told = [f"{size} on {', '.join(dict.fromkeys(tasks))}" if len(sizes) > 1 else size for size, tasks in sizes.items()]
+    presets = sorted({experiment.preset for experiment in chosen})
+    told.append(f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}")
+    return f"{summary}. {('; ' if len(sizes) > 1 else ', ').join(told)}."
 
 
 def claim(out: Path) -> None:

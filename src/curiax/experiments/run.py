@@ -11,20 +11,26 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import NonFiniteError, UsageError, unknown
+from .._errors import NonFiniteError, SimulatorError, UsageError, unknown
+from .._stats import Moments
 from .._types import Grid
+from ..envs import AbstractHostTask, AbstractTask
 from ..train import devices
 from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
-from . import folder
+from ..train.hosted import Lane, open_lanes, run_lanes
+from . import folder, saved
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .spec import Experiment, Plan, resolve
@@ -42,6 +48,13 @@ CULPRITS = {
     "policy": "the policy's parameters, trained on the bonus of {method!r}",
     "model": "the parameters of method {method!r}, trained on its own loss",
 }
+#: What to do about a simulation that ran away.
+REMEDY = (
+    "Actions or rewards that grow without bound are the usual cause: look at policy/action_std in the metrics, lower "
+    "ppo.learning_rate, or give the simulator a smaller time step."
+)
+#: What decides the bits of a run on the host, beside the packages below.
+SIMULATORS = ("mujoco", "gymnasium", "numba")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "polars")
 
 
@@ -87,11 +100,15 @@ def run(
     with contextlib.ExitStack() as stack:
         stage = None if where is None else stack.enter_context(folder.staged(where))
         check(plan)
-        metrics, facts = train(plan, progress or Silent(), begun)
-        table = tidy(plan, metrics)
+        metrics, facts, training = train(plan, progress or Silent(), begun)
+        metrics = leave_out(plan, metrics, training.lost)
+        table = tidy(plan, metrics, training.lost)
         manifest = describe(plan, facts)
+        if training.lost:
+            manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
         if stage is not None:
             folder.write(stage, manifest, table)
+            saved.write(stage, plan, training.saved())
     return RunResult(plan, table, manifest, where, False)
 
 
@@ -101,32 +118,93 @@ def check(plan: Plan) -> None:
     Curiax's own are held to the same contract by the tests.
     """
     task, name = plan.setup.task, plan.method_entry.name
-    if plan.task_entry.name not in TASKS:
+    if plan.task_entry.name not in TASKS and isinstance(task, AbstractTask):
         check_task_shapes(task, plan.task_entry.name)
     if name not in METHODS:
         check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
 
 
-def train(plan: Plan, progress: AbstractProgress, begun: float) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """All iterations of all seeds: the metrics `[S, K]`, and the layout and timings since `begun`."""
+class Training:
+    """All iterations of all seeds, chunk by chunk: compiled when made, run when iterated over."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.lanes: list[Lane] = []
+        if isinstance(plan.setup.task, AbstractHostTask):
+            self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
+            self.devices = [str(lane.device) for lane in self.lanes]
+            return
+        mesh = seed_mesh(devices.devices_for(len(plan.seeds)))
+        self.devices = [str(device) for device in mesh.devices.flat]
+        state = first_states(plan.setup, plan.build_model, padded(plan.seeds, mesh.size))
+        self._arrays, self._static = place(state, mesh)
+        self._call = compile_chunk(plan.setup, self._static, mesh, plan.chunk, self._arrays)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        """The metrics `[S, K]` of one chunk after another."""
+        if self.lanes:
+            for metrics in run_lanes(self.lanes, self.plan.iterations):
+                yield {name: value[:, None] for name, value in metrics.items()}
+            return
+        for _ in range(self.plan.iterations // self.plan.chunk):
+            self._arrays, metrics = self._call(self._arrays)
+            yield {name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """Seeds whose simulation failed, and how."""
+        return {seed: message for lane in self.lanes for seed, message in lane.lost.items()}
+
+    def saved(self) -> saved.Saved:
+        """What every seed that is left has learnt, on the host."""
+        if self.lanes:
+            states = [lane.train_state for lane in self.lanes]
+            statistics: list[Moments | None] = [lane.obs_stats for lane in self.lanes]
+        else:
+            states = [eqx.combine(self._arrays, self._static)]
+            statistics = [states[0].obs_stats]
+        parts = [
+            (saved.networks(state.agent), state.curiosity, stats)
+            for state, stats in zip(states, statistics, strict=True)
+        ]
+        kept = [k for k, seed in enumerate(self.plan.seeds) if seed not in self.lost]
+        agent, curiosity, stats = jax.tree.map(lambda *leaves: joined(leaves, kept), *parts)
+        return saved.Saved(agent, curiosity, stats, tuple(self.plan.seeds[k] for k in kept))
+
+    def close(self) -> None:
+        """Free the simulators."""
+        for lane in self.lanes:
+            lane.fleet.close()
+
+
+def joined(leaves: Sequence[Any], kept: Sequence[int]) -> Any:
+    """The kept seeds of several lanes in one array on the host; what is no array stays as it is."""
+    if not eqx.is_array(leaves[0]):
+        return leaves[0]
+    if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        return jnp.concatenate(leaves)[np.asarray(kept)]
+    return np.concatenate([np.asarray(leaf) for leaf in leaves])[np.asarray(kept)]
+
+
+def train(
+    plan: Plan, progress: AbstractProgress, begun: float
+) -> tuple[dict[str, np.ndarray], dict[str, Any], Training]:
+    """The metrics `[S, K]` of all seeds, the layout and timings since `begun`, and what was trained."""
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     label = plan.experiment.label or plan.method_entry.name
     progress.start(f"{label} on {plan.task_entry.name}", plan.iterations, plan.steps)
-    try:
-        mesh = seed_mesh(devices.devices_for(len(plan.seeds)))
-        state = first_states(plan.setup, plan.build_model, padded(plan.seeds, mesh.size))
-        arrays, static = place(state, mesh)
-        call = compile_chunk(plan.setup, static, mesh, plan.chunk, arrays)
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(progress.finish)
+        training = Training(plan)
+        cleanup.callback(training.close)
         compiled, busy = time.perf_counter(), time.process_time()
         chunks: list[dict[str, np.ndarray]] = []
-        for k in range(plan.iterations // plan.chunk):
-            arrays, metrics = call(arrays)
-            chunk = {name: np.asarray(value)[: len(plan.seeds)] for name, value in metrics.items()}
-            refuse_nonfinite(plan, chunk, k * plan.chunk)
+        done = 0
+        for chunk in training:
+            refuse_nonfinite(plan, chunk, done)
             chunks.append(chunk)
-            progress.advance((k + 1) * plan.chunk, {name: value[:, -1] for name, value in chunk.items()})
-    finally:
-        progress.finish()
+            done += next(iter(chunk.values())).shape[1]
+            progress.advance(done, {name: value[:, -1] for name, value in chunk.items()})
     ended, worked = time.perf_counter(), time.process_time()
     facts = {
         "started": started,
@@ -136,10 +214,25 @@ def train(plan: Plan, progress: AbstractProgress, begun: float) -> tuple[dict[st
             "train": round(ended - compiled, 3),
             "cpu": round(worked - busy, 3),
         },
-        "devices": [str(device) for device in mesh.devices.flat],
-        "chunk": plan.chunk,
+        "devices": training.devices,
+        "chunk": 1 if training.lanes else plan.chunk,
     }
-    return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}, facts
+    return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}, facts, training
+
+
+def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str]) -> dict[str, np.ndarray]:
+    """The metrics without the lost seeds; an error where none is left."""
+    if not lost:
+        return metrics
+    if len(lost) == len(plan.seeds):
+        raise SimulatorError(f"task {plan.task_entry.name!r}: {next(iter(lost.values()))}. No seed is left. {REMEDY}")
+    kept = [k for k, seed in enumerate(plan.seeds) if seed not in lost]
+    warnings.warn(
+        f"task {plan.task_entry.name!r}: {'; '.join(lost.values())}. The other {len(kept)} seeds are finished and "
+        f"kept; the results leave the lost ones out and say so. {REMEDY}",
+        stacklevel=3,
+    )
+    return {name: value[kept] for name, value in metrics.items()}
 
 
 def refuse_nonfinite(plan: Plan, chunk: Mapping[str, np.ndarray], first: int) -> None:
@@ -160,19 +253,25 @@ def refuse_nonfinite(plan: Plan, chunk: Mapping[str, np.ndarray], first: int) ->
     )
 
 
-def tidy(plan: Plan, metrics: Mapping[str, np.ndarray]) -> polars.DataFrame:
-    """One row for each seed and iteration, one column for each metric."""
+def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str]) -> polars.DataFrame:
+    """One row for each seed that is left and each iteration, one column for each metric."""
     import polars as pl
 
-    seeds, iterations = len(plan.seeds), plan.iterations
+    left = [seed for seed in plan.seeds if seed not in lost]
+    seeds, iterations = len(left), plan.iterations
     columns: dict[str, Any] = {
-        "seed": np.repeat(np.asarray(plan.seeds, np.int64), iterations),
+        "seed": np.repeat(np.asarray(left, np.int64), iterations),
         "iteration": np.tile(np.arange(iterations, dtype=np.int32), seeds),
         "step": np.tile(np.arange(1, iterations + 1, dtype=np.int64) * (plan.steps // iterations), seeds),
     }
+    # A device may divide by multiplying with a rounded reciprocal; seven of seven cells are 100 %, to the last bit.
+    parts = {f"coverage/{grid.name}": grid.nominal for grid in plan.setup.task.grids}
     for name in sorted(metrics):
         if not name.startswith("finite/"):
-            columns[name] = metrics[name].reshape((seeds * iterations, *metrics[name].shape[2:]))
+            values = metrics[name].reshape((seeds * iterations, *metrics[name].shape[2:]))
+            if name in parts:
+                values = (100.0 * np.rint(values * (parts[name] / 100.0)) / parts[name]).astype(np.float32)
+            columns[name] = values
     return pl.DataFrame(columns)
 
 
@@ -183,7 +282,11 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
 
 def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Everything needed to know what was run, and to run it again."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    names = (*PACKAGES, *(SIMULATORS if isinstance(plan.setup.task, AbstractHostTask) else ()))
+    versions = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     return {
         "run_id": plan.run_id,
         "identity": plan.identity,

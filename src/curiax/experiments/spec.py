@@ -12,12 +12,12 @@ import jax
 import numpy as np
 
 from .._contract import build_method
-from .._errors import ContractError, UsageError, unknown
+from .._errors import ContractError, CuriaxError, UsageError, unknown
 from .._settings import checked, defaults, signature
 from .._version import __version__
 from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
-from ..envs import AbstractTask, NoisyRemote, RemoteSettings
+from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
 from ..train.loop import LoopSettings, Setup
 from .presets import PRESETS
 from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
@@ -32,7 +32,8 @@ class Experiment:
     """One task, one method, some seeds.
 
     Args:
-        task: a name from `curiax list`, `module:Class`, or a subclass of `AbstractTask`.
+        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, or a subclass of `AbstractTask` or
+            `AbstractHostTask`.
         method: a name from `curiax list`, `module:Class`, or a subclass of `AbstractCuriosity`.
         seeds: how many (0, 1, ...), or which.
         steps: environment steps of each seed; None is the task's full budget.
@@ -42,7 +43,7 @@ class Experiment:
         label: what tables and figures call it; empty: the method's name.
     """
 
-    task: str | type[AbstractTask]
+    task: str | type[AbstractAnyTask]
     method: str | type[AbstractCuriosity]
     seeds: int | Iterable[int] = 8
     steps: int | None = None
@@ -225,15 +226,20 @@ def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return groups
 
 
-def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSettings) -> AbstractTask:
+def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSettings) -> AbstractAnyTask:
     """The task, inside its remote where it has one."""
     try:
         task = entry.cls(**settings)
+    except CuriaxError:
+        raise
     except Exception as error:
         raise ContractError(f"constructing task {entry.name!r} failed: {type(error).__name__}: {error}") from error
     if remote.mode == "none":
         return task
     try:
+        if isinstance(task, AbstractHostTask):
+            return HostRemote(task, remote)
+        assert isinstance(task, AbstractTask)
         return NoisyRemote(task, remote)
     except ValueError as error:
         raise UsageError(f"task {entry.name!r} cannot take the noisy remote: {error}.") from None

@@ -9,6 +9,7 @@ from typing import Any
 from .._errors import unknown
 
 PLAIN, FROZEN, EVOLVING = "mountain-car", "mountain-car-frozen", "mountain-car-evolving"
+HALF_CHEETAH, ANT_MAZE = "half-cheetah", "ant-maze"
 SIX = ("lbs", "disagreement", "icm", "rnd", "vime", "random")
 
 
@@ -105,6 +106,22 @@ CHOICES = (
     choice("ngu, 2 features", "ngu", feature_size=2),
 )
 
+#: Lines of the two tasks where the published numbers and ours part; tried after those were seen.
+ICM_CHOICES = (
+    choice("icm", "icm"),
+    choice("icm, gradient of both losses", "icm", feature_gradient="both"),
+    choice("icm, inverse model of two layers", "icm", inverse_layers=2),
+)
+RND_CHOICES = (
+    choice("rnd", "rnd"),
+    choice("rnd, linear target", "rnd", target="linear"),
+    choice("rnd, 8 features", "rnd", feature_size=8),
+)
+VIME_CHOICES = (
+    choice("vime", "vime"),
+    choice("vime, likelihood 1, initial 0.5", "vime", likelihood_std=1.0, initial_std=0.5),
+)
+
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -130,10 +147,32 @@ SUITES: dict[str, Suite] = {
             plainly(*SIX),
         ),
         Suite(
+            "half-cheetah",
+            "Half-Cheetah",
+            "the paper's six methods on Half-Cheetah; needs curiax[mujoco]",
+            (HALF_CHEETAH,),
+            plainly(*SIX),
+        ),
+        Suite(
+            "ant-maze",
+            "Ant Maze",
+            "the paper's six methods in Ant Maze; needs curiax[mujoco]",
+            (ANT_MAZE,),
+            plainly(*SIX),
+        ),
+        Suite(
+            "continuous",
+            "Continuous control",
+            "the paper's six methods on Mountain Car, Ant Maze and Half-Cheetah: the paper's first figure",
+            (PLAIN, ANT_MAZE, HALF_CHEETAH),
+            plainly(*SIX),
+        ),
+        Suite(
             "episodic",
             "Episodic counts",
-            "RIDE and NGU with and without their episodic term, beside LBS, on the three Mountain Cars",
-            (PLAIN, FROZEN, EVOLVING),
+            "RIDE and NGU with and without their episodic term, beside LBS, on the three Mountain Cars, Half-Cheetah "
+            "and Ant Maze",
+            (PLAIN, FROZEN, EVOLVING, HALF_CHEETAH, ANT_MAZE),
             plainly("lbs", "ride", "ride-no-count", "ngu", "ngu-no-count"),
         ),
         Suite(
@@ -149,6 +188,22 @@ SUITES: dict[str, Suite] = {
             "the networks and scales that neither the paper nor its code gives, each beside its alternatives",
             (PLAIN, FROZEN),
             CHOICES,
+            reference="",
+        ),
+        Suite(
+            "half-cheetah-choices",
+            "Choices left open, on Half-Cheetah",
+            "RND and VIME on Half-Cheetah with other networks and scales than Curiax's",
+            (HALF_CHEETAH,),
+            (*RND_CHOICES, *VIME_CHOICES),
+            reference="",
+        ),
+        Suite(
+            "ant-maze-choices",
+            "Choices left open, in the Ant Maze",
+            "ICM and RND in the Ant Maze with other networks than Curiax's",
+            (ANT_MAZE,),
+            (*ICM_CHOICES, *RND_CHOICES),
             reference="",
         ),
     )

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._version import __version__
-from ..experiments.conflicts import CONFLICTS
-from ..experiments.published import COST_SOURCE, PUBLISHED, PUBLISHED_COST, STEPS
+from ..experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
+from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
 from . import claims as judging
 from . import statistics
 from .charts import coverage_curves, headline, metric_title, noise_curves, occupancy_maps, surprise_maps
 from .content import Cell, Claim, Content, Line, Notice, Panel, Table
 from .looks import look
 from .record import Heading, Record
-from .table import COLLAPSED, TEST, VERDICTS, Row, in_brackets
+from .table import COLLAPSED, NOT_COLLAPSING, ROUNDED, TEST, VERDICTS, Row, fallen, in_brackets
 
 TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
-PUBLISHED_TASKS = {number.task for number in PUBLISHED}
+TITLES = {"half-cheetah": "Half-Cheetah"}
+#: Where there are so few cells, visiting all of them is the goal, and how soon it is reached the measure.
+FEW_CELLS = 20
+ALL_CELLS = "of all cells"
 
 
 def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) -> Content:
@@ -35,7 +38,7 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
         notices=(*(Notice("warning", text) for text in heading.remarks), *notices(records, tasks, labels, reference)),
         lines=tuple(line(label, records, labels) for label in labels),
         panels=tuple(Panel(task, task_title(task)) for task in tasks),
-        tables=result_tables(table, tasks, labels, metric),
+        tables=result_tables(records, table, tasks, labels, metric),
         curves=coverage_curves(records),
         occupancy=occupancy_maps(records),
         surprise=surprise_maps(records),
@@ -89,7 +92,7 @@ def line(label: str, records: Sequence[Record], labels: Sequence[str]) -> Line:
 
 def task_title(task: str) -> str:
     """`mountain-car-frozen` → `Mountain Car Frozen`; a user's `module:Class` stays as it is."""
-    return task if ":" in task else task.replace("-", " ").title()
+    return task if ":" in task else TITLES.get(task, task.replace("-", " ").title())
 
 
 def seed_text(seeds: Sequence[int]) -> str:
@@ -97,6 +100,11 @@ def seed_text(seeds: Sequence[int]) -> str:
     if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]}-{seeds[-1]}"
     return ",".join(map(str, seeds))
+
+
+def begun(record: Record) -> Sequence[int]:
+    """The seeds that a run began with, the lost ones too."""
+    return record.facts["identity"]["seeds"]
 
 
 # --- notices ----------------------------------------------------------------------------------------------
@@ -116,6 +124,10 @@ def notices(
     versions = sorted({record.facts["identity"].get("curiax", "unknown") for record in records})
     if versions != [__version__]:
         warn(f"Made from runs of Curiax {', '.join(versions)}; this page was written by {__version__}.")
+    for record in records:
+        for seed, why in record.lost.items():
+            left = f"the {len(record.seeds)} of {len(record.seeds) + len(record.lost)} seeds that finished"
+            warn(f"{record.label} on {record.task} lost seed {seed} ({why.rstrip('.')}): its numbers are of {left}.")
     counts = sorted({len(record.seeds) for record in records})
     if counts[0] == 1:
         alone = sorted({record.label for record in records if len(record.seeds) == 1})
@@ -123,18 +135,27 @@ def notices(
     if 2 in counts:
         pairs = sorted({record.label for record in records if len(record.seeds) == 2})
         warn(f"Two seeds only for {', '.join(pairs)}: too few for an interval.")
-    if len(counts) > 1:
-        warn(f"The lines rest on different numbers of seeds ({', '.join(map(str, counts))}).")
-    budgets = sorted({record.budget for record in records})
-    if len(budgets) > 1:
+    uneven = sorted({n for task in tasks for n in mixed(len(r.seeds) for r in records if r.task == task)})
+    if uneven:
+        warn(f"The lines rest on different numbers of seeds ({', '.join(map(str, uneven))}).")
+    budgets = sorted({n for task in tasks for n in mixed(r.budget for r in records if r.task == task)})
+    if budgets:
         warn(f"The runs are of different length ({', '.join(f'{b:,}' for b in budgets)} steps): compare with care.")
-    if PUBLISHED_TASKS & set(tasks) and budgets != [STEPS]:
-        warn(f"The paper's runs are of {STEPS:,} steps: runs of another length are not compared with it.")
+    other = list(dict.fromkeys(r.task for r in records if r.budget != STEPS.get(r.task, r.budget)))
+    if other:
+        length = " or ".join(f"{steps:,}" for steps in sorted({STEPS[task] for task in other}))
+        warn(f"The paper's runs are of {length} steps: runs of another length are not compared with it.")
     there = {(record.task, record.label) for record in records}
     gaps = [f"{label} on {task}" for task in tasks for label in labels if (task, label) not in there]
     if gaps:
         shown = ", ".join(gaps[:6]) + (f" and {len(gaps) - 6} more" if len(gaps) > 6 else "")
         warn(f"Not every line was run on every task; missing: {shown}.")
+    seeds = {task: " or ".join({seed_text(begun(r)): 0 for r in records if r.task == task}) for task in tasks}
+    if len(set(seeds.values())) > 1:
+        told = [
+            f"{text} on {', '.join(t for t in tasks if seeds[t] == text)}" for text in dict.fromkeys(seeds.values())
+        ]
+        found.append(Notice("note", f"The tasks were run with different seeds: {'; '.join(told)}."))
     presets = sorted({record.preset for record in records})
     if len(presets) > 1:
         told = ", ".join(presets)
@@ -142,6 +163,12 @@ def notices(
     if reference and reference not in labels:
         found.append(Notice("note", f"No line is called {reference!r}, so none is compared with it (--reference)."))
     return tuple(found)
+
+
+def mixed(values: Iterable[int]) -> set[int]:
+    """The values if there are several, else nothing."""
+    found = set(values)
+    return found if len(found) > 1 else set()
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -158,39 +185,52 @@ def chance(p: float | None) -> str:
 
 
 def result_tables(
-    table: Sequence[Row], tasks: Sequence[str], labels: Sequence[str], metric: str | None
+    records: Sequence[Record], table: Sequence[Row], tasks: Sequence[str], labels: Sequence[str], metric: str | None
 ) -> tuple[Table, ...]:
     """First all tasks side by side, then each beside the paper and the authors' code."""
     if metric is None:
         return ()
     found = {(row.task, row.method, row.metric): row for row in table}
     note = f"{metric_title(metric).capitalize()} (%), mean over seeds [95 % bootstrap interval]"
+    test = f"{TEST} {ROUNDED}" if any(row.paper is not None and row.paper_words for row in table) else TEST
     tables = []
     if len(tasks) > 1:
         lines = [(Cell(label), *(side_by_side(found.get((task, label, metric))) for task in tasks)) for label in labels]
         header = ("", *(task_title(task) for task in tasks))
-        told = f"{note}; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above it, ▼ below it. {TEST}"
+        told = f"{note}; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above it, ▼ below it. {test}"
         tables.append(Table("All tasks", header, tuple(lines), told))
-    below = f"{note}, as above." if tables else f"{note}. {TEST}"
-    return (*tables, *(task_table(found, task, labels, metric, below) for task in tasks))
+    below = f"{note}, as above." if tables else f"{note}. {test}"
+    return (*tables, *(task_table(records, found, task, labels, metric, below) for task in tasks))
 
 
 def side_by_side(row: Row | None) -> Cell:
     """`89.9 [88.1, 91.5] (91.8)`."""
     if row is None:
         return Cell("not run", "unsure")
-    paper = "" if row.paper is None else f" ({number(row.paper)})"
+    paper = row.paper_words or ("" if row.paper is None else number(row.paper))
+    paper = f" ({paper})" if paper else ""
     return Cell(in_brackets(row) + paper, TONES[row.verdict], VERDICTS[row.verdict])
 
 
-def task_table(found: dict[Any, Row], task: str, labels: Sequence[str], metric: str, note: str) -> Table:
-    """One task: ours, the paper's, the authors' code, the verdict; the other metric; the loss to noise."""
+def task_table(
+    records: Sequence[Record], found: dict[Any, Row], task: str, labels: Sequence[str], metric: str, note: str
+) -> Table:
+    """One task: ours, the paper's, the authors' code, the verdict; the other metric; the loss to noise, the speed."""
     other = next((name for t, _, name in found if t == task and name.startswith("coverage/") and name != metric), None)
     change = metric.replace("coverage/", "change/")
     has_change = any((task, label, change) in found for label in labels)
     header = ["", "ours", "paper", "authors' code", "verdict", "p"]
     header += [metric_title(other).removeprefix("coverage in ")] if other else []
     header += ["change from no noise", "paper's change"] if has_change else []
+    few = {
+        r.label: r for r in records if r.task == task and metric in r.curves and 0 < cells_of(r, metric) <= FEW_CELLS
+    }
+    if few:
+        count = max(cells_of(record, metric) for record in few.values())
+        header += [f"steps to all {count} cells: median", "slowest run"]
+        note += (
+            f" Steps to all {count} cells: the first recorded ones, with how many seeds got there; of the worst run."
+        )
     lines = []
     for label in labels:
         row = found.get((task, label, metric))
@@ -199,7 +239,7 @@ def task_table(found: dict[Any, Row], task: str, labels: Sequence[str], metric: 
         cells = [
             Cell(label),
             Cell(in_brackets(row)),
-            Cell(number(row.paper, 2) + (f" (n = {row.paper_seeds})" if row.paper_seeds else "")),
+            Cell((row.paper_words or number(row.paper, 2)) + (f" (n = {row.paper_seeds})" if row.paper_seeds else "")),
             authors_cell(row),
             verdict_cell(row),
             Cell(chance(row.p)),
@@ -216,13 +256,31 @@ def task_table(found: dict[Any, Row], task: str, labels: Sequence[str], metric: 
                 cells.append(Cell(f"{number(drop.mean, 0)} %{interval}"))
                 paper = "–" if drop.paper is None else f"{number(drop.paper, 0)} %"
                 cells.append(Cell(paper, TONES[drop.verdict], VERDICTS[drop.verdict]))
+        if few:
+            cells += completion_cells(few.get(label), metric)
         lines.append(tuple(cells))
     return Table(task_title(task), tuple(header), tuple(lines), note)
 
 
+def cells_of(record: Record, metric: str) -> int:
+    """How many cells make 100 %, 0 where that is not known."""
+    grid = record.grid(metric.partition("/")[2])
+    return 0 if grid is None else int(grid.get("nominal", 0))
+
+
+def completion_cells(record: Record | None, metric: str) -> list[Cell]:
+    """Steps until all cells were visited: the median with how many runs made it, and the worst run."""
+    if record is None:
+        return [Cell("–"), Cell("–")]
+    reached = statistics.steps_to(record.steps, record.curves[metric], judging.WHOLE)
+    late = [step for step in reached if step is not None]
+    worst = f"{max(late) / 1000:.0f}k" if len(late) == len(reached) else "never"
+    return [speed_cell(reached), Cell(worst)]
+
+
 def verdict_cell(row: Row) -> Cell:
-    """The verdict, with the smallest difference that it would have noticed."""
-    reach = "" if row.resolution is None else f" ±{number(row.resolution)}"
+    """The verdict, with the smallest difference that it would have noticed; without spread that is any at all."""
+    reach = f" ±{number(row.resolution)}" if row.resolution else ""
     return Cell(f"{row.verdict}{reach}" if row.verdict else "–", TONES[row.verdict], VERDICTS[row.verdict])
 
 
@@ -242,7 +300,15 @@ def statistics_tables(
     if metric is None:
         return ()
     tables = [statistics_table(records, task, metric, reference) for task in tasks]
-    return (tables[0], *(replace(table, note="Columns as above.") for table in tables[1:]))
+    first, known = tables[0], set(tables[0].header)
+
+    def briefly(table: Table) -> Table:
+        if not set(table.header) <= known:
+            return table
+        other = ALL_CELLS in table.note and ALL_CELLS not in first.note
+        return replace(table, note=f"Columns as above{f'; shares are {ALL_CELLS}' if other else ''}.")
+
+    return (first, *map(briefly, tables[1:]))
 
 
 def statistics_table(records: Sequence[Record], task: str, metric: str, reference: str) -> Table:
@@ -251,7 +317,8 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
     base = here.get(reference)
     reachable = metric.replace("coverage/", "reachable/")
     versus = [f"P(better than {reference})"] if base else []
-    header = ("", "IQM", "mean over training", "steps to 50 %", "75 %", "90 %", *versus, "collapsed")
+    collapsing = ["collapsed"] if task not in NOT_COLLAPSING else []
+    header = ("", "IQM", "mean over training", "steps to 50 %", "75 %", "90 %", *versus, *collapsing)
     lines = []
     for label, record in here.items():
         final = np.asarray(record.final(metric), float)
@@ -259,7 +326,6 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
         area = statistics.area(record.steps, record.curves[metric])
         share = record.curves.get(reachable, record.curves[metric])
         speed = [speed_cell(statistics.steps_to(record.steps, share, goal)) for goal in (50.0, 75.0, 90.0)]
-        fallen = statistics.collapsed(dict(zip(record.seeds, final.tolist(), strict=True)), COLLAPSED)
         lines.append(
             (
                 Cell(label),
@@ -267,17 +333,17 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
                 Cell(bracketed(float(area.mean()), statistics.interval(area) if len(area) > 1 else None)),
                 *speed,
                 *([improvement_cell(final, base, record, metric)] if base else []),
-                collapsed_cell(fallen, len(final)),
+                *([collapsed_cell(fallen(record, metric), len(final))] if collapsing else []),
             )
         )
-    of_what = "of the reachable cells" if any(reachable in r.curves for r in here.values()) else "of all cells"
+    of_what = "of the reachable cells" if any(reachable in r.curves for r in here.values()) else ALL_CELLS
     note = (
         f"{metric_title(metric).capitalize()}. IQM: mean of the middle half of the seeds. Mean over training: area "
         f"under the curve ÷ steps. Steps: median over seeds to that share {of_what}, with how many seeds reached it. "
         + (f"P: chance that a run of the line beats a run of {reference}, ties counting half. " if base else "")
-        + "Collapsed: ended below "
-        f"{COLLAPSED:g} %, with the seeds. Brackets: 95 % bootstrap intervals (of means studentised, of IQM and P "
-        "percentile). No interval knows of a collapse that did not happen in these runs."
+        + (f"Collapsed: ended below {COLLAPSED:g} %, with the seeds. " if collapsing else "")
+        + "Brackets: 95 % bootstrap intervals (of means studentised, of IQM and P percentile)."
+        + (" No interval knows of a collapse that did not happen in these runs." if collapsing else "")
     )
     return Table(task_title(task), header, tuple(lines), note)
 
@@ -304,12 +370,12 @@ def improvement_cell(final: np.ndarray, base: Record, record: Record, metric: st
     return Cell(f"{chance:.2f}{interval}")
 
 
-def collapsed_cell(fallen: Sequence[int], total: int) -> Cell:
+def collapsed_cell(seeds: Sequence[int], total: int) -> Cell:
     """How many, and which seeds."""
-    if len(fallen) == total:
+    if len(seeds) == total:
         return Cell(f"all {total}", "bad")
-    which = f": {', '.join(map(str, fallen[:8]))}{', …' if len(fallen) > 8 else ''}" if fallen else ""
-    return Cell(f"{len(fallen)}/{total}{which}", "bad" if fallen else "good", "seeds: " + ", ".join(map(str, fallen)))
+    which = f": {', '.join(map(str, seeds[:8]))}{', …' if len(seeds) > 8 else ''}" if seeds else ""
+    return Cell(f"{len(seeds)}/{total}{which}", "bad" if seeds else "good", "seeds: " + ", ".join(map(str, seeds)))
 
 
 def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, ...]:
@@ -322,6 +388,7 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
         finding += f", {len(against)} significantly the other way" if against else ", none significantly the other way"
         if judged.missing:
             finding += f"; {judged.missing} could not be tested with these runs"
+        finding += lost_seeds(records, judged)
         header = ("comparison", "left", "right", "P(left better)", "p (Holm)", "")
         lines = tuple(
             (
@@ -334,14 +401,24 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
             )
             for o in judged.outcomes
         )
-        table = Table("Comparisons", header, lines, judging.TEST)
+        usual = all(outcome.comparison.usual for outcome in judged.outcomes)
+        note = judging.TEST if usual else f"{judging.TEST} {judging.MORE_TESTS}"
+        table = Table("Comparisons", header, lines, note)
         shown.append(Claim(judged.claim.text, judged.claim.source, judged.verdict, finding + ".", table))
     return tuple(shown)
 
 
+def lost_seeds(records: Sequence[Record], judged: judging.Judged) -> str:
+    """Which lines of a claim rest on fewer seeds than were begun."""
+    sides = {(side.label, side.task) for o in judged.outcomes for side in o.comparison.sides}
+    short = [r for r in records if (r.label, r.task) in sides and r.lost]
+    told = ", ".join(f"{r.label} on {r.task} without {len(r.lost)} lost seed{'s'[: len(r.lost) > 1]}" for r in short)
+    return f"; {told}" if told else ""
+
+
 def sign(outcome: judging.Outcome) -> str:
     """The claimed relation."""
-    return "≥" if outcome.comparison.claim == "not less" else ">"
+    return {"greater": ">", "not less": "≥", "every": "="}[outcome.comparison.claim]
 
 
 def outcome_text(outcome: judging.Outcome) -> tuple[str, str]:
@@ -352,13 +429,33 @@ def outcome_text(outcome: judging.Outcome) -> tuple[str, str]:
 
 
 def cost_tables(records: Sequence[Record], labels: Sequence[str]) -> tuple[Table, ...]:
+    """A table for all tasks of equal length, or one for each length: their means would say nothing."""
+    lengths = {record.task: record.budget for record in records}
+    groups = [[r for r in records if lengths[r.task] == length] for length in dict.fromkeys(lengths.values())]
+    machine = sorted({str(r.facts.get("platform")) for r in records})
+    note = (
+        f"Measured while these runs trained ({'; '.join(machine)}), compilation left out; a run is all its seeds. "
+        f"Relative cost is of CPU time, which compares methods even on a busy machine; wall-clock does not. Paper, "
+        f"relative to RND: {COST_SOURCE}; one seed took it about {paper_minutes(records)}."
+    )
+    tables = []
+    for group in groups:
+        names = ", ".join(dict.fromkeys(task_title(record.task) for record in group))
+        caption = "Cost of each line" + (f": {names}" if len(groups) > 1 else "")
+        tables.append(cost_table(group, labels, caption, note if group is groups[-1] else ""))
+    return tuple(tables)
+
+
+def cost_table(records: Sequence[Record], labels: Sequence[str], caption: str, note: str) -> Table:
     """CPU time of each line relative to RND on the same tasks, seeds and machine."""
     seconds = {(r.task, r.label): r.facts["seconds"] for r in records}
-    size = {(r.task, r.label): len(r.seeds) * r.budget for r in records}
+    size = {(r.task, r.label): len(begun(r)) * r.budget for r in records}
     base = {task for task, label in seconds if label == "rnd"}
     lines = []
     for label in labels:
         own = [key for key in seconds if key[1] == label]
+        if not own:
+            continue
         cpu = sum(seconds[key].get("cpu", float("nan")) for key in own)
         wall = sum(seconds[key]["train"] for key in own)
         ratios = []
@@ -377,28 +474,37 @@ def cost_tables(records: Sequence[Record], labels: Sequence[str]) -> tuple[Table
             )
         )
     header = ("", "wall-clock of a run, s", "steps/s, all seeds", "CPU µs per step", "relative to RND", "paper")
-    machine = sorted({str(r.facts.get("platform")) for r in records})
-    note = (
-        f"Measured while these runs trained ({'; '.join(machine)}), compilation left out; a run is all its seeds. "
-        f"Relative cost is of CPU time, which compares methods even on a busy machine; wall-clock does not. Paper, "
-        f"relative to RND: {COST_SOURCE}; one seed took it about 2.5 minutes."
-    )
-    return (Table("Cost of each line", header, tuple(lines), note),)
+    return Table(caption, header, tuple(lines), note)
+
+
+def paper_minutes(records: Sequence[Record]) -> str:
+    """How long the paper's runs took on these tasks."""
+    found: dict[float, list[str]] = {}
+    for task in dict.fromkeys(record.task for record in records):
+        if task in PUBLISHED_MINUTES:
+            found.setdefault(PUBLISHED_MINUTES[task], []).append(task_title(task))
+    if len(found) > 1:
+        return ", ".join(f"{minutes:g} minutes on {', '.join(names)}" for minutes, names in found.items())
+    return f"{next(iter(found), 2.5):g} minutes"
 
 
 def choices_tables(records: Sequence[Record]) -> tuple[Table, ...]:
     """Every conflict between paper and code, and what these runs did."""
     lines = []
-    for conflict in CONFLICTS:
+    for conflict in (*CONFLICTS, *MUJOCO_CONFLICTS):
         values: dict[str, list[str]] = {}
         for record in records:
+            if conflict.tasks and record.task not in conflict.tasks:
+                continue
+            if not conflict.setting:
+                values = {conflict.ours: []}
             settings = record.facts["identity"]["settings"]
             of_method = not conflict.method or record.method.split("-")[0] == conflict.method
             if of_method and conflict.setting in settings:
                 values.setdefault(plain(settings[conflict.setting]), []).append(f"{record.label} on {record.task}")
         if values:
             which = "; ".join(f"{v}: {', '.join(who)}" for v, who in values.items()) if len(values) > 1 else ""
-            cells = (conflict.topic, conflict.paper, conflict.code, conflict.setting, ", ".join(values))
+            cells = (conflict.topic, conflict.paper, conflict.code, conflict.setting or "–", ", ".join(values))
             lines.append((*map(Cell, cells[:-1]), Cell(cells[-1], hint=which)))
     header = ("topic", "paper", "released code", "setting", "in force here")
     return (Table("Conflicts and open choices", header, tuple(lines)),) if lines else ()
@@ -422,7 +528,7 @@ def runs_tables(records: Sequence[Record]) -> tuple[Table, ...]:
                         record.label,
                         record.task,
                         record.preset,
-                        seed_text(record.seeds),
+                        seed_text(record.seeds) + (f" (lost: {seed_text(list(record.lost))})" if record.lost else ""),
                         f"{record.budget:,}",
                         record.facts["run_id"],
                         ", ".join(f"{name} {versions[name]}" for name in ("python", "jax") if name in versions),
@@ -439,7 +545,7 @@ def run_command(record: Record) -> str:
     """The command that repeats one run."""
     experiment = record.facts["experiment"]
     words = ["curiax", "run", experiment["task"], "--method", experiment["method"]]
-    seeds = seed_text(record.seeds) + ("," if len(record.seeds) == 1 else "")
+    seeds = seed_text(begun(record)) + ("," if len(begun(record)) == 1 else "")
     words += ["--seeds", seeds, "--preset", record.preset]
     if experiment["steps"]:
         words += ["--steps", str(experiment["steps"])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from . import statistics
 from .content import Curves, Map, MapAxis, Maps, Series
-from .record import Record, thinned
+from .record import Record, closed_cells, thinned
 
 #: Of every seed, so this decides how large a page is; a chart of some 300 pixels shows no more.
 MOST_POINTS = 50
@@ -36,9 +37,11 @@ def coverage_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
     metrics = list(dict.fromkeys(name for r in records for name in r.curves if name.startswith("coverage/")))
     first = headline(records)
     metrics.sort(key=lambda name: name != first)
+    # The paper's cells are more than those that make 100 %.
+    tops = [max(100.0, *(float(r.curves[name].max()) for r in records if name in r.curves)) for name in metrics]
     curves = [
-        curve(records, name, metric_title(name).capitalize(), "%", "Cells visited so far by a run.", top=100.0)
-        for name in metrics
+        curve(records, name, metric_title(name).capitalize(), "%", "Cells visited so far by a run.", top=top)
+        for name, top in zip(metrics, tops, strict=True)
     ]
     note = (
         "Share of the raw bonus paid on the steps that end an episode. In the released code the model sees the next "
@@ -132,9 +135,10 @@ def noise_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
 
 
 def flat_grid(record: Record) -> Any | None:
-    """The grid to draw: two axes, honest bins if there are any."""
+    """The grid to draw: two axes, honest bins if there are any, the finest of them."""
     flat = [grid for grid in record.facts["grids"] if len(grid["axes"]) == 2]
-    return next((grid for grid in flat if grid["rule"] == "floor"), flat[0] if flat else None)
+    honest = [grid for grid in flat if grid["rule"] == "floor"]
+    return max(honest or flat, key=lambda grid: math.prod(grid["shape"]), default=None)
 
 
 def drawn(record: Record, grid: Any, values: np.ndarray) -> Map:
@@ -145,7 +149,8 @@ def drawn(record: Record, grid: Any, values: np.ndarray) -> Map:
         extra = (axis["high"] - axis["low"]) / axis["parts"] * (parts - axis["parts"])
         axes.append(MapAxis(axis["name"], axis["low"] - extra, axis["high"], parts))
     lines = tuple(tuple(None if np.isnan(v) else float(f"{v:.3g}") for v in row) for row in values)
-    return Map(record.task, record.label, axes[0], axes[1], tuple(int(s) for s in record.moments), lines)
+    moments = tuple(int(step) for step in record.moments)
+    return Map(record.task, record.label, axes[0], axes[1], moments, lines, closed_cells(grid))
 
 
 def occupancy_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
@@ -157,6 +162,7 @@ def occupancy_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
             share = 100 * np.asarray(record.maps[f"occupancy/{grid['name']}"], float)
             maps.append(drawn(record, grid, np.where(share > 0, share, np.nan)))
     note = "Share of all steps so far spent in each bin, mean over seeds; hatched: no run has been there."
+    note += " Solid: walls." if any(found.closed for found in maps) else ""
     return (Maps("occupancy", "Visits", "% of steps", note, tuple(maps), "log"),) if maps else ()
 
 
@@ -170,8 +176,7 @@ def surprise_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
         name = f"paid/{grid['name']}"
         if name in record.maps and np.nanmax(np.abs(np.nan_to_num(record.maps[name]))) > 0:
             values = np.asarray(record.maps[name], float)
-            scale = np.nanmean(np.where(values == 0, np.nan, values), axis=1, keepdims=True)
-            paid.append(drawn(record, grid, positive(values / scale)))
+            paid.append(drawn(record, grid, positive(values / mean_of_paying(values))))
         if "probe/car" in record.maps and np.any(record.maps["probe/car"]):
             car = np.asarray(record.maps["probe/car"], float)
             for kind in (key for key in record.maps if key.startswith("probe/")):
@@ -207,8 +212,16 @@ def surprise_maps(records: Sequence[Record]) -> tuple[Maps, ...]:
             "Raw bonus of a visit to each bin since the moment before, mean over all seeds' visits, in units of the "
             "mean over the visited bins; hatched: nobody went there."
         )
+        note += " Solid: walls." if any(found.closed for found in paid) else ""
         found.append(Maps("paid", "Was paid", "× the mean over bins", note, tuple(paid), "log"))
     return tuple(found)
+
+
+def mean_of_paying(values: np.ndarray) -> np.ndarray:
+    """The mean over the cells that paid at each moment `[M, 1]`; NaN where none did."""
+    pays = np.isfinite(values) & (values != 0)
+    sums, counts = np.where(pays, values, 0.0).sum(1, keepdims=True), pays.sum(1, keepdims=True)
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
 def positive(values: np.ndarray) -> np.ndarray:

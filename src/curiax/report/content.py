@@ -94,7 +94,8 @@ class MapAxis:
 class Map:
     """A quantity over the cells of a task at several moments; None where there is nothing to show.
 
-    `values[m][i * y.parts + j]` is moment `m`, part `i` of the horizontal and part `j` of the vertical axis.
+    `values[m][i * y.parts + j]` is moment `m`, part `i` of the horizontal and part `j` of the vertical axis; `closed`
+    are the cells that are walls, numbered alike.
     """
 
     task: str
@@ -103,6 +104,12 @@ class Map:
     y: MapAxis
     steps: tuple[int, ...]
     values: tuple[tuple[float | None, ...], ...]
+    closed: tuple[int, ...] = ()
+
+    @property
+    def spatial(self) -> bool:
+        """Whether the axes are a place's coordinates, so that a unit must be as long on both."""
+        return (self.x.name, self.y.name) == ("x", "y")
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .content import Content, Curves, Maps, Series
+from .content import Content, Curves, Map, Maps, Series
 
 #: Above so many lines curves can no longer be told apart, and only the final values are drawn.
 MOST_CURVES = 9
+#: Walls: a calm grey that is on no colour scale; paler is where nobody went.
+WALL, NOWHERE = "#6b7480", "#eeeeee"
 STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -88,13 +90,18 @@ def curves(content: Content, quantity: Curves, stem: Path) -> None:
                 draw_series(axis, series, look[series.label])
             axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
             axis.set_xlabel("environment steps (thousands)")
-            axis.set_ylim(0, quantity.top)
+            axis.set_ylim(0, quantity.top if quantity.top is None else roomy(quantity.top, quantity.series))
             axis.set_xlim(0, max(max(series.steps) for series in shown) / 1000)
             axis.grid(axis="y", color="#dddddd", linewidth=0.6)
             label_ends(axis, shown, look)
         axes[0][0].set_ylabel(f"{quantity.title} ({quantity.unit})")
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def roomy(top: float, shown: Sequence[Series]) -> float:
+    """The top of an axis, a little higher where a curve would run along its very edge."""
+    return top * (1.02 if any(max(series.mean) > 0.99 * top for series in shown) else 1.0)
 
 
 def draw_series(axis: Any, series: Series, look: dict[str, Any]) -> None:
@@ -145,7 +152,8 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
                     draw_final(axis, row, labels.index(row.method), look[row.method]["color"])
             axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
             axis.set_xlabel("final coverage (%)")
-            axis.set_xlim(0, 100)
+            highest = max(value for row in own for value in row.values)
+            axis.set_xlim(0, max(100.0, highest) + (2.0 if highest > 98 else 0.0))
             axis.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].invert_yaxis()
@@ -183,9 +191,12 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
     low, high = np.quantile(everything, [0.01, 0.99]) if everything.size else (0.1, 1.0)
     norm = LogNorm(low, max(high, low * 1.01)) if kind.scale == "log" else Normalize(low, high)
     size = (max(1.75 * len(labels) + 1.4, 6.0), 1.75 * len(tasks) + 1.6)
-    with canvas(stem, (len(tasks), len(labels)), size, sharex=True, sharey=True) as (figure, axes):
-        when = max(m.steps[at[key]] for key, m in found.items())
-        figure.suptitle(f"{kind.title}, at {when:,} steps", x=0.01, ha="left", fontsize=12, fontweight="bold")
+    alike = len({(m.x, m.y) for m in kind.maps}) == 1
+    share = True if alike else "row"
+    with canvas(stem, (len(tasks), len(labels)), size, sharex=share, sharey=share) as (figure, axes):
+        moments = {m.steps[at[key]] for key, m in found.items()}
+        when = f"at {max(moments):,} steps" if len(moments) == 1 or kind.start else "in the end"
+        figure.suptitle(f"{kind.title}, {when}", x=0.01, ha="left", fontsize=12, fontweight="bold")
         image = None
         for i, task in enumerate(tasks):
             for j, label in enumerate(labels):
@@ -196,12 +207,17 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
                 if drawn is None:
                     axis.text(0.5, 0.5, "–", transform=axis.transAxes, ha="center", va="center", color="#888888")
                     continue
-                axis.set_facecolor("#eeeeee")
+                axis.set_facecolor(NOWHERE)
                 values = last[task, label].reshape(drawn.x.parts, drawn.y.parts).T
                 extent = (drawn.x.low, drawn.x.high, drawn.y.low, drawn.y.high)
-                image = axis.imshow(values, origin="lower", aspect="auto", extent=extent, norm=norm, cmap="viridis")
-                axis.set_xlabel(drawn.x.name if i == len(tasks) - 1 else "", fontsize=8)
+                aspect = "equal" if drawn.spatial else "auto"
+                draw_walls(axis, drawn, extent, aspect)
+                image = axis.imshow(values, origin="lower", aspect=aspect, extent=extent, norm=norm, cmap="viridis")
+                axis.set_xlabel(drawn.x.name if i == len(tasks) - 1 or not alike else "", fontsize=8)
                 axis.set_ylabel(f"{titles(content)[task]}\n{drawn.y.name}" if j == 0 else "", fontsize=8)
+        if any(m.closed for m in kind.maps):
+            note = "dark grey: walls; pale: nobody went there"
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
         if image is not None:
             bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, pad=0.01)
             bar.set_label(f"{kind.title.lower()} ({kind.unit})", fontsize=8)
@@ -211,3 +227,17 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
                 bar.ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 3 else (1.0,)))
                 bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
                 bar.ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def draw_walls(axis: Any, drawn: Map, extent: tuple[float, float, float, float], aspect: str) -> None:
+    """The solid cells of a map, and a wall around it where it has any."""
+    from matplotlib.colors import ListedColormap
+
+    if not drawn.closed:
+        return
+    solid = np.full(drawn.x.parts * drawn.y.parts, np.nan)
+    solid[list(drawn.closed)] = 1.0
+    solid = solid.reshape(drawn.x.parts, drawn.y.parts).T
+    axis.imshow(solid, origin="lower", aspect=aspect, extent=extent, cmap=ListedColormap([WALL]))
+    for spine in axis.spines.values():
+        spine.set(visible=True, color=WALL, linewidth=3)

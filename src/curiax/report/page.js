@@ -574,7 +574,7 @@
       body.replaceChildren(
         ...(maps.note ? [element("p", { class: "note" }, maps.note)] : []),
         moment,
-        ...(maps.shared && maps.maps.length ? [colourBar(scales.get(maps.maps[0]), maps.unit, true)] : []),
+        ...(maps.shared && maps.maps.length ? [colourBar(scales.get(maps.maps[0]), maps.unit, true, shown)] : []),
         ...tasksOf(shown).map((panel) => mapRow(panel, cards)),
         ...(shown.length ? [] : [nothingShown()]),
       );
@@ -587,9 +587,10 @@
       return cards.filter((card) => card.map.task === map.task && sameGrid(card));
     }
 
-    /** Another kind of map may have other moments: the slider goes to the nearest one. */
+    /** Another kind of map or task may have other moments: the slider goes to the nearest one. */
     function setSlider(maps) {
-      moments = sortedUnion(maps.maps.map((map) => map.steps));
+      const own = maps.maps.filter((map) => !state.task || map.task === state.task);
+      moments = sortedUnion(own.map((map) => map.steps));
       slider.max = String(moments.length - 1);
       slider.value = String(nearest(moments, Math.min(state.step, moments[moments.length - 1])));
       controls.querySelector(".time").hidden = moments.length < 2;
@@ -597,12 +598,20 @@
 
     function paint() {
       if (!moments.length) return;
-      state.step = moments[Number(slider.value)];
-      const words = stepsInWords(state.step);
+      const at = Number(slider.value);
+      const step = moments[at];
+      // The end stays the end where another task or kind of map has later moments.
+      state.step = at === moments.length - 1 ? Infinity : step;
+      const words = stepsInWords(step);
       output.value = words;
       moment.textContent = `At ${words}.`;
       slider.setAttribute("aria-valuetext", words);
-      cards.forEach((card) => card.paint(state.step));
+      cards.forEach((card) => card.paint(step));
+      for (const row of body.querySelectorAll(".row")) {
+        const own = cards.filter((card) => card.map.task === row.dataset.task);
+        const last = Math.max(...own.map((card) => card.map.steps[card.map.steps.length - 1]));
+        row.querySelector(".ended").textContent = last < step ? `, ended at ${stepsInWords(last)}` : "";
+      }
     }
 
     function advance() {
@@ -638,8 +647,8 @@
     const own = cards.filter((card) => card.map.task === panel.name);
     return element(
       "div",
-      { class: "row", role: "group", "aria-label": panel.title },
-      element("h4", {}, panel.title),
+      { class: "row", role: "group", "aria-label": panel.title, "data-task": panel.name },
+      element("h4", {}, panel.title, element("span", { class: "ended" })),
       element("div", { class: "maps" }, ...own.map((card) => card.figure)),
     );
   }
@@ -668,7 +677,7 @@
     return { low, high, middle: back((start + end) / 2), share };
   }
 
-  function colourBar(scale, unit, large) {
+  function colourBar(scale, unit, large, shown = []) {
     const gradient = element("div", { class: "gradient" });
     const stops = VIRIDIS.map(css).join(", ");
     gradient.style.background = `linear-gradient(to right, ${stops})`;
@@ -678,6 +687,9 @@
     if (large) {
       bar.prepend(element("span", {}, unit));
       bar.append(element("span", { class: "hatch" }), element("span", {}, "nothing there"));
+    }
+    if (shown.some((map) => map.closed.length)) {
+      bar.append(element("span", { class: "wall" }), element("span", {}, "wall"));
     }
     return bar;
   }
@@ -698,8 +710,11 @@
     // Several pixels for each cell: printers and browsers would blur the edges of single ones.
     const grain = Math.max(1, Math.ceil(240 / Math.max(x.parts, y.parts)));
     [canvas.width, canvas.height] = [x.parts * grain, y.parts * grain];
-    const field = element("div", { class: "field" }, canvas);
-    field.style.aspectRatio = String(clamp(x.parts / y.parts, 0.8, 4));
+    const field = element("div", { class: map.closed.length ? "field walled" : "field" }, ...walls(map), canvas);
+    // A place is drawn to scale.
+    const spatial = x.name === "x" && y.name === "y";
+    const ratio = spatial ? (x.high - x.low) / (y.high - y.low) : x.parts / y.parts;
+    field.style.aspectRatio = String(clamp(ratio, 0.8, 4));
     const caption = inColourOf(element("figcaption", { title: map.label }, map.label), map.label);
     const plot = element("div", { class: "plot" }, axisLabels("upright", y), field, axisLabels("across", x));
     if (!maps.shared) plot.append(colourBar(scale, maps.unit, false));
@@ -725,6 +740,15 @@
     return card;
   }
 
+  /** The solid cells of a map, as one shape: no seams between them. */
+  function walls({ closed, x, y }) {
+    if (!closed.length) return [];
+    const block = (cell) => `M${Math.floor(cell / y.parts)} ${y.parts - 1 - (cell % y.parts)}h1v1h-1z`;
+    const path = shape("path", { d: closed.map(block).join(""), "shape-rendering": "crispEdges" });
+    const box = `0 0 ${x.parts} ${y.parts}`;
+    return [shape("svg", { class: "walls", viewBox: box, preserveAspectRatio: "none", "aria-hidden": "true" }, path)];
+  }
+
   function axisLabels(direction, axis) {
     const texts = [briefly(axis.low), axis.name, briefly(axis.high)];
     const spans = texts.map((text) => element("span", {}, text));
@@ -748,7 +772,8 @@
       pointers = others.map((other) => cellPointer(other.field, x, y, column, row));
       const rows = others.map((other) => {
         const value = other.value(column, row);
-        const text = value === null ? "nothing there" : withUnit(value, maps.unit);
+        const solid = other.map.closed.includes(column * y.parts + row);
+        const text = value !== null ? withUnit(value, maps.unit) : solid ? "wall" : "nothing there";
         return { label: other.map.label, value: value ?? -Infinity, text, strong: other === card };
       });
       const box = pointers[others.indexOf(card)].getBoundingClientRect();

@@ -33,6 +33,11 @@ FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage",
 MORE_FACTS = ("versions", "platform", "devices", "started")
 
 
+def finished(facts: Mapping[str, Any]) -> list[int]:
+    """The seeds of a run that are in its metrics: all but those whose simulation was lost."""
+    return [seed for seed in facts["identity"]["seeds"] if str(seed) not in (facts.get("lost") or {})]
+
+
 @dataclass(frozen=True)
 class Record:
     """One run: `facts` are its manifest's, `curves[name]` is `[S, K]` at `steps [K]`.
@@ -81,8 +86,13 @@ class Record:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, in the order of the curves."""
-        return tuple(self.facts["identity"]["seeds"])
+        """The seeds, in the order of the curves; those that were lost are not among them."""
+        return tuple(finished(self.facts))
+
+    @property
+    def lost(self) -> Mapping[int, str]:
+        """The seeds whose simulation was lost, and what was said of it."""
+        return {int(seed): why for seed, why in (self.facts.get("lost") or {}).items()}
 
     @property
     def budget(self) -> int:
@@ -105,12 +115,17 @@ class Record:
         grid = self.grid(metric.partition("/")[2])
         if grid is None:
             return 100.0
-        cells = grid.get("reachable") or math.prod(grid["shape"])
+        cells = grid.get("reachable") or math.prod(grid["shape"]) - len(closed_cells(grid))
         return max(100.0 * cells / grid["nominal"], float(self.curves[metric].max()))
 
     def grid(self, name: str) -> Mapping[str, Any] | None:
         """The description of a grid."""
         return next((grid for grid in self.facts["grids"] if grid["name"] == name), None)
+
+
+def closed_cells(grid: Mapping[str, Any]) -> tuple[int, ...]:
+    """The solid cells of a grid's description, as a maze's walls; runs of earlier versions know of none."""
+    return tuple(grid.get("closed") or ())
 
 
 @dataclass(frozen=True)
@@ -134,7 +149,7 @@ def thinned(count: int, most: int) -> np.ndarray:
 
 def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
     """The record of a run from its manifest and its metrics."""
-    seeds = manifest["identity"]["seeds"]
+    seeds = finished(manifest)
     table = table.sort("seed", "iteration")
     order = np.argsort(np.argsort(seeds))
 
@@ -161,6 +176,8 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
+    if manifest.get("lost"):
+        facts["lost"] = dict(manifest["lost"])
     return Record(facts, steps[at], curves, steps[moments], maps)
 
 
@@ -184,7 +201,7 @@ def read_run(path: Path) -> Record | None:
 
 def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
     """Refuse a metrics table that is not the one its manifest describes, or that holds no numbers."""
-    seeds, iterations = manifest["identity"]["seeds"], manifest["iterations"]
+    seeds, iterations = finished(manifest), manifest["iterations"]
     expected = len(seeds) * iterations
 
     def refuse(what: str) -> OutputError:
@@ -220,7 +237,12 @@ def check_facts(path: Path, facts: Any) -> None:
     grids = told["grids"]
     fine = fine and isinstance(told["iterations"], int) and isinstance(grids, list)
     fine = fine and all(isinstance(grid, dict) and {"name", "axes", "shape", "rule"} <= set(grid) for grid in grids)
-    if not fine or not isinstance(told["identity"]["seeds"], list):
+    fine = fine and isinstance(told["identity"]["seeds"], list)
+    lost = told.get("lost") or {}
+    fine = fine and isinstance(lost, dict) and set(lost) <= set(map(str, told["identity"]["seeds"]))
+    if fine and not finished(told):
+        raise OutputError(f"{path} lost every seed ({'; '.join(map(str, lost.values()))}): there is nothing to report.")
+    if not fine:
         raise OutputError(f"{path} is damaged: its facts are not those of a run; {folder.REMEDY}")
 
 
@@ -304,7 +326,7 @@ def load(path: Path) -> list[Record]:
     records = []
     for number, facts in enumerate(data["runs"]):
         own = curves.filter(pl.col("run") == number)
-        seeds = facts["identity"]["seeds"]
+        seeds = finished(facts)
         if own.height == 0 or own.height % len(seeds) or own["seed"].unique(maintain_order=True).to_list() != seeds:
             raise OutputError(f"{path} is damaged: the curves of run {number} are not those of its seeds.")
         steps = own["step"].to_numpy()[: own.height // len(seeds)]

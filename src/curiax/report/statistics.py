@@ -200,13 +200,54 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     return adjusted
 
 
-def agreement(values: ArrayLike, published: float | int, published_seeds: int) -> tuple[str, float | None]:
+def later_test(x: ArrayLike, y: ArrayLike) -> tuple[bool, float]:
+    """Whether x's times to reach something are later on average of ranks, and the two-sided p-value: `difference_test`
+    of the midranks of both groups together (Neubert and Brunner, "A Studentized Permutation Test for the Nonparametric
+    Behrens-Fisher Problem", 2007). Never is infinity, and ties with never; so it needs no time after the end."""
+    from scipy.stats import rankdata
+
+    left, right = np.asarray(x, float), np.asarray(y, float)
+    if np.isnan(left).any() or np.isnan(right).any():
+        raise ValueError("later_test: times must be numbers, or infinity for never; got NaN.")
+    ranks = rankdata(np.concatenate([left, right]))
+    ours, theirs = ranks[: left.size], ranks[left.size :]
+    return bool(ours.mean() > theirs.mean()), difference_test(ours, theirs)
+
+
+def share_test(count: int, total: int, other_count: int, other_total: int) -> float:
+    """Two-sided p-value of Fisher's exact test: whether `count` of `total` and `other_count` of `other_total` runs can
+    be of one chance ("The Design of Experiments", 1935)."""
+    from scipy.stats import fisher_exact
+
+    if not (0 <= count <= total and 0 <= other_count <= other_total and total and other_total):
+        raise ValueError(f"share_test: {count} of {total} and {other_count} of {other_total} are not shares of runs.")
+    found = fisher_exact([[count, total - count], [other_count, other_total - other_count]])
+    return float(found.pvalue)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def mean_test(values: ArrayLike, number: float | int) -> float:
+    """Two-sided p-value of Student's t test of whether the mean is a number that is known exactly; without any spread
+    a difference gives 0, none 1."""
+    from scipy.stats import t
+
+    data = _numbers("mean_test", values)
+    if data.size < 2:
+        raise ValueError("mean_test: two values or more are needed, to have a spread.")
+    if np.ptp(data) == 0:
+        return float(data[0] == number)
+    return float(2 * t.sf(np.abs(data.mean() - number) / (data.std(ddof=1) / np.sqrt(data.size)), data.size - 1))
+
+
+def agreement(
+    values: ArrayLike, published: float | int, published_seeds: int, within: float | int = 0.0
+) -> tuple[str, float | None]:
     """Verdict on a published mean of `published_seeds` runs whose spread is not known, with its two-sided p-value:
     "agrees" if it lies in the 95 % prediction interval for the mean of so many further runs of ours, else "above" or
     "below", which is where ours is; "untested" for fewer than two values. The published runs are assumed to scatter as
     ours do: t = (mean - published) / (s sqrt(1 / n + 1 / published_seeds)) with n - 1 degrees of freedom (Hahn and
     Meeker, "Statistical Intervals", 1991). False alarms are 5 % for normal runs; 8 against 8 runs as
-    skewed as coverage near its maximum have 6.3 %, nearly all of them "above"."""
+    skewed as coverage near its maximum have 6.3 %, nearly all of them "above". Where the published mean is only known
+    `within` so much, the p-value is the largest that any mean in that range has: that of the one nearest to ours."""
     from scipy.stats import t
 
     data = np.sort(_numbers("agreement", values))
@@ -214,12 +255,16 @@ def agreement(values: ArrayLike, published: float | int, published_seeds: int) -
         raise ValueError(f"agreement: the published mean must be finite; got {published}.")
     if published_seeds < 1:
         raise ValueError(f"agreement: the published mean needs one run or more; got {published_seeds}.")
+    if not 0 <= within < np.inf:
+        raise ValueError(f"agreement: a published mean is known within 0 or more; got {within}.")
     if data.size < 2:
         return "untested", None
+    # The mean of equal values may differ from them by rounding.
+    centre = data[0] if data[0] == data[-1] else data.mean()
+    distance = centre - np.clip(centre, published - within, published + within)
     if data[0] == data[-1]:
-        distance, p = data[0] - published, float(data[0] == published)
+        p = float(distance == 0)
     else:
-        distance = data.mean() - published
         spread = data.std(ddof=1) * np.sqrt(1 / data.size + 1 / published_seeds)
         p = float(2 * t.sf(np.abs(distance) / spread, data.size - 1))
     if p >= 0.05:

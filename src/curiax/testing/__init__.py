@@ -1,25 +1,30 @@
 """The contract that every method and task keeps, as checks anyone can run on their own.
 
-    from curiax.testing import check_curiosity, check_task
+    from curiax.testing import check_curiosity, check_host_task, check_task
     check_curiosity(MyBonus)        # raises ContractError at the first broken promise
-    check_task(MyTask)
+    check_task(MyTask)              # in JAX
+    check_host_task(MySimulator)    # on the host
 
 `curiax check module:Class` runs the same checks and prints them one by one. The module also holds small
 probe tasks with known answers.
 """
 
+from .fleets import FLEET_CHECKS, check_host_task, fleet_checks
 from .methods import METHOD_CHECKS, SPECS, check_curiosity, method_checks, random_steps
 from .probes import NoisyArm, ProbeTask
 from .tasks import TASK_CHECKS, check_task, task_checks
 
 __all__ = [
+    "FLEET_CHECKS",
     "METHOD_CHECKS",
     "SPECS",
     "TASK_CHECKS",
     "NoisyArm",
     "ProbeTask",
     "check_curiosity",
+    "check_host_task",
     "check_task",
+    "fleet_checks",
     "method_checks",
     "random_steps",
     "task_checks",

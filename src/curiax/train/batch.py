@@ -15,6 +15,7 @@ from jaxtyping import Array
 from .._stats import Moments
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
+from ..envs import AbstractHostTask
 from .loop import Metrics, Setup, Stream, TrainState, example_steps, first_worlds, iterate
 
 Arrays = Any
@@ -26,6 +27,7 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
     Each seed's state depends on nothing but its own number, so adding a seed leaves the others' unchanged.
     Networks are drawn on the host, seed by seed; everything else is one small program.
     """
+    hosted = isinstance(setup.task, AbstractHostTask)
     spec, numbers = setup.task.spec, jnp.asarray(np.asarray(seeds, np.uint32))
 
     @jax.jit
@@ -42,8 +44,8 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
             setup.agent.start(networks),
             model,
             setup.learner.start(model, example_steps(setup)),
-            Moments.start(spec.obs_shape),
-            first_worlds(setup, root),
+            None if hosted else Moments.start(spec.obs_shape),
+            None if hosted else first_worlds(setup, root),
             {grid.name: jnp.zeros(grid.size, bool) for grid in setup.task.grids},
             root,
             jnp.zeros((), jnp.int32),

@@ -45,3 +45,12 @@ def devices_for(seeds: int) -> Sequence[Any]:
     """The devices for that many seeds: never more than one each."""
     available = jax.devices()
     return available[: max(1, min(len(available), seeds))]
+
+
+def lane_devices(seeds: int) -> Sequence[Any]:
+    """The device of each lane of a host task: every core's, or an accelerator twice.
+
+    Two lanes on an accelerator let one's environments step while the other learns.
+    """
+    found = devices_for(seeds)
+    return found if found[0].platform == "cpu" or seeds < 2 or len(found) > 1 else [found[0], found[0]]

@@ -1,6 +1,7 @@
 """The training loop: collect → bonus → reward → policy → model → statistics.
 
-Everything here is a pure function of one seed's state; `run.py` adds the seeds and the devices.
+Everything here is a pure function of one seed's state; `batch.py` adds the seeds and the devices, `hosted.py` the
+environments that JAX cannot trace.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .._tree import flatten
 from .._types import PRNGKey, Rollout, Transition
 from ..agents import AbstractAgent
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, score, start_memory
-from ..envs import AbstractTask
+from ..envs import AbstractAnyTask, AbstractTask
 
 Metrics = dict[str, Array]
 
@@ -86,22 +87,28 @@ class TrainState(eqx.Module):
     agent: Any
     curiosity: AbstractCuriosity
     learner: LearnerState
-    obs_stats: Moments
-    worlds: Worlds
+    #: None where the environments run on the host: their lane keeps both.
+    obs_stats: Moments | None
+    worlds: Worlds | None
     visited: dict[str, Bool[Array, " cells"]]
     root: PRNGKey
     iteration: Int[Array, ""]
 
     def keys(self) -> Key[Array, " streams"]:
-        """The keys of this iteration, one for each `Stream`; made together, they compile to one small kernel."""
-        now = jax.random.fold_in(self.root, self.iteration)
-        return jax.vmap(lambda stream: jax.random.fold_in(now, stream))(jnp.arange(len(Stream)))
+        """The keys of this iteration, one for each `Stream`."""
+        return stream_keys(self.root, self.iteration)
+
+
+def stream_keys(root: PRNGKey, iteration: Int[Array, ""]) -> Key[Array, " streams"]:
+    """The keys of an iteration, one for each `Stream`; made together, they compile to one small kernel."""
+    now = jax.random.fold_in(root, iteration)
+    return jax.vmap(lambda stream: jax.random.fold_in(now, stream))(jnp.arange(len(Stream)))
 
 
 class Setup(eqx.Module):
     """What stays the same for the whole run and for all seeds."""
 
-    task: AbstractTask
+    task: AbstractAnyTask
     agent: AbstractAgent
     learner: Learner
     loop: LoopSettings = eqx.field(static=True)
@@ -121,9 +128,11 @@ def example_steps(setup: Setup) -> Transition:
 
 def first_worlds(setup: Setup, root: PRNGKey) -> Worlds:
     """Freshly reset environments; a reset does not enter the observation statistics."""
+    task = setup.task
+    assert isinstance(task, AbstractTask)
     keys = jax.random.split(jax.random.fold_in(root, Stream.FIRST_RESET), setup.loop.envs)
-    inner = jax.vmap(lambda k: setup.task.reset(key=k))(keys)
-    obs = setup.normalise(Moments.start(setup.task.spec.obs_shape), jax.vmap(setup.task.observe)(inner))
+    inner = jax.vmap(lambda k: task.reset(key=k))(keys)
+    obs = setup.normalise(Moments.start(task.spec.obs_shape), jax.vmap(task.observe)(inner))
     return Worlds(inner, jnp.zeros(setup.loop.envs, jnp.int32), obs)
 
 
@@ -133,7 +142,10 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
     All randomness, fresh initial states included, is drawn in bulk beforehand, which keeps the inner loop
     to the actor, the physics and the running statistics.
     """
-    task, spec, loop = setup.task, setup.task.spec, setup.loop
+    task, spec, loop, worlds, stats = setup.task, setup.task.spec, setup.loop, state.worlds, state.obs_stats
+    assert isinstance(task, AbstractTask)
+    assert worlds is not None
+    assert stats is not None
     lead, keys = (loop.rollout, loop.envs), state.keys()
     noise = setup.agent.noise(spec, lead, key=keys[Stream.ACTIONS])
     step_keys = jax.random.split(keys[Stream.STEPS], lead)
@@ -171,7 +183,7 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
         worlds = Worlds(inner, jnp.where(ended, 0, elapsed), acted_next)
         return (worlds, stats), (transition, acted_next, points)
 
-    (worlds, stats), steps = jax.lax.scan(step, (state.worlds, state.obs_stats), (noise, step_keys, fresh))
+    (worlds, stats), steps = jax.lax.scan(step, (worlds, stats), (noise, step_keys, fresh))
     return worlds, stats, Rollout(*steps)
 
 
@@ -240,6 +252,8 @@ def count_cells(
         occupancy = jnp.zeros(grid.size, jnp.int32).at[cells].add(1)
         metrics[f"paid/{grid.name}"] = jnp.zeros(grid.size).at[cells].add(raw.reshape(-1))
         after[grid.name] = visited[grid.name] | (occupancy > 0)
+        if grid.closed:
+            after[grid.name] &= jnp.asarray(grid.counted)
         count = jnp.sum(after[grid.name])
         metrics[f"coverage/{grid.name}"] = 100.0 * count / grid.nominal
         if grid.reachable:
@@ -248,7 +262,7 @@ def count_cells(
     return after, metrics
 
 
-def noise_shares(task: AbstractTask, rollout: Rollout, raw: Float[Array, "T N"]) -> Metrics:
+def noise_shares(task: AbstractAnyTask, rollout: Rollout, raw: Float[Array, "T N"]) -> Metrics:
     """How many of the steps drew noise that no model can predict, and how much of the bonus was paid on them."""
     drew = jax.vmap(jax.vmap(task.unlearnable))(task.spec.action.executed(rollout.step.action))
     if drew is None:
@@ -265,7 +279,9 @@ def probe_maps(setup: Setup, model: AbstractCuriosity, stats: Moments, *, key: P
 
     A method with an episodic memory pays by what the episode held before, so there is no such map of it.
     """
-    task, probe = setup.task, setup.task.probe()
+    task = setup.task
+    assert isinstance(task, AbstractTask)
+    probe = task.probe()
     if probe is None or start_memory(model, 1) is not None:
         return {}
     maps = {}

@@ -1,0 +1,314 @@
+"""Training on host tasks: lanes of seeds, each with environments, statistics and programs of its own.
+
+A lane is a thread that owns some seeds, one JAX device and one fleet. It collects a rollout (actor and running
+statistics in NumPy, because one dispatch of a compiled program costs more than the whole small network; physics
+in C without the interpreter's lock), then learns from it with the same jitted `learn` as the pure-JAX family.
+Lanes never wait for each other, so that one's physics overlaps with another's learning.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Shaped, UInt32
+
+from .._stats import Moments
+from .._types import PRNGKey, Rollout, Transition
+from ..curiosity import AbstractCuriosity
+from ..envs import AbstractFleet, AbstractHostTask
+from .batch import first_states
+from .devices import cpu_cores, lane_devices
+from .loop import Metrics, Setup, Stream, TrainState, learn, stream_keys
+from .moments import HUGE, HostMoments
+
+HostMetrics = dict[str, np.ndarray]
+
+
+class Draws(NamedTuple):
+    """The randomness of one rollout `[T, S, N]`, drawn in bulk: of actions, of the dynamics, of new episodes."""
+
+    noise: Any
+    steps: Any
+    resets: Any
+
+
+class Tape:
+    """The buffers of one rollout `[T, S, N, ...]`, and a view of each for every step, made once."""
+
+    def __init__(self, setup: Setup, seeds: int, entries: int) -> None:
+        spec, loop = setup.task.spec, setup.loop
+        steps, lead = loop.rollout, (loop.rollout, seeds, loop.envs)
+        kind = np.int32 if spec.action.shape == () else np.float32
+        self.obs = np.zeros((steps + 1, *lead[1:], *spec.obs_shape), np.float32)
+        self.next_obs = np.zeros((*lead, *spec.obs_shape), np.float32)
+        self.action = np.zeros((*lead, *spec.action.shape), kind)
+        self.record = np.zeros((*lead, entries))
+        self.terminated, self.truncated, self.valid = (np.zeros(lead, bool) for _ in range(3))
+        rows = seeds * loop.envs
+        # What a step reads and writes, in the order of `collect`.
+        self.views = list(
+            zip(
+                self.obs[:-1],
+                self.obs[1:],
+                self.action,
+                self.action.reshape(steps, rows, *spec.action.shape),
+                self.record.reshape(steps, rows, entries),
+                strict=True,
+            )
+        )
+
+    def sent(self, fleet: AbstractFleet, device: Any) -> tuple[Shaped[Array, "T S N ..."], ...]:
+        """The columns of the rollout on a device; these buffers must not change before it has been learnt from."""
+        points, reward = (values.astype(np.float32) for values in fleet.measure(self.record))
+        step = (self.obs[:-1], self.action, self.next_obs, reward, self.terminated, self.truncated, self.valid)
+        return jax.device_put((*step, self.obs[1:], points), device)
+
+
+def one_rollout(columns: Sequence[Array]) -> Rollout:
+    """One seed's columns, as `Tape.sent` orders them, as a rollout."""
+    *step, acted_next, points = columns
+    return Rollout(Transition(*step), acted_next, points)
+
+
+class Lane:
+    """Some seeds of a run on one device."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        build_model: Callable[[PRNGKey], AbstractCuriosity],
+        seeds: Sequence[int],
+        device: Any,
+        threads: int = 1,
+    ) -> None:
+        task = setup.task
+        assert isinstance(task, AbstractHostTask)
+        self.setup, self.seeds, self.device = setup, tuple(seeds), device
+        self.fleet: AbstractFleet = task.open(len(seeds) * setup.loop.envs, threads)
+        loop = setup.loop
+        self.moments = HostMoments(len(seeds), loop.envs, task.spec.obs_shape, loop.obs_epsilon, loop.obs_clip)
+        self.tape = Tape(setup, len(seeds), self.fleet.record.shape[1])
+        #: Seed → what happened to its environments.
+        self.lost: dict[int, str] = {}
+        #: Steps taken by each environment, and the step at which each one's episode began.
+        self.now, self.began = 0, np.zeros(len(seeds) * setup.loop.envs, np.int64)
+        arrays, self.static = eqx.partition(first_states(setup, build_model, seeds), eqx.is_array)
+        self.arrays = jax.device_put(arrays, device)
+        self._begin()
+
+    @property
+    def train_state(self) -> TrainState:
+        """What is learnt, `[S, ...]`, on the device."""
+        return eqx.combine(self.arrays, self.static)
+
+    @property
+    def obs_stats(self) -> Moments:
+        """The statistics of observations in the form of the pure-JAX family, `[S, ...]`."""
+        moments = self.moments
+        columns = (moments.mean[:, 0], moments.spread[:, 0] / moments.count, np.full(len(self.seeds), moments.count))
+        return jax.vmap(Moments)(*(jnp.asarray(column, jnp.float32) for column in columns))
+
+    def compile(self) -> None:
+        """Compile the two programs of this lane: drawing random numbers, and learning."""
+        setup, static = self.setup, self.static
+        lead = (setup.loop.rollout, setup.loop.envs)
+
+        def draw(arrays: Any) -> Draws:
+            state: TrainState = eqx.combine(arrays, static)
+            keys = stream_keys(state.root, state.iteration)
+            noise = setup.agent.noise(setup.task.spec, lead, key=keys[Stream.ACTIONS])
+            return Draws(noise, jax.random.bits(keys[Stream.STEPS], lead), jax.random.bits(keys[Stream.RESETS], lead))
+
+        def step(arrays: Any, columns: Sequence[Array]) -> tuple[Any, Metrics]:
+            state, metrics = learn(setup, eqx.combine(arrays, static), one_rollout(columns))
+            return eqx.filter(state, eqx.is_array), metrics
+
+        # As in `batch.compile_chunk`: a higher level only lengthens compilation.
+        options: Any = {"xla_backend_optimization_level": 2} if self.device.platform == "cpu" else None
+        example = self.tape.sent(self.fleet, self.device)
+        self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
+        learning = jax.jit(jax.vmap(step, in_axes=(0, 1)), donate_argnums=0)
+        self._learn = learning.lower(self.arrays, example).compile(compiler_options=options)
+
+    def _begin(self) -> None:
+        """Reset every environment for the first time; a reset does not enter the observation statistics."""
+        envs = self.setup.loop.envs
+
+        def first(root: PRNGKey) -> UInt32[Array, " N"]:
+            return jax.random.bits(jax.random.fold_in(root, Stream.FIRST_RESET), (envs,))
+
+        self.fleet.reset(np.asarray(jax.vmap(first)(self.train_state.root)).reshape(-1))
+        self.tape.obs[-1] = self._seen()
+
+    def _seen(self) -> np.ndarray:
+        """What the fleet shows now, as agent and model see it."""
+        return self._normalised(self._raw())
+
+    def _normalised(self, obs: np.ndarray) -> np.ndarray:
+        """Observations by the statistics as they are."""
+        return self.moments.normalise(obs) if self.setup.loop.normalise_obs else obs
+
+    def _raw(self) -> np.ndarray:
+        """What the fleet shows now, `[S, N, ...]`."""
+        obs = self.fleet.obs
+        return obs.reshape(len(self.seeds), self.setup.loop.envs, *obs.shape[1:])
+
+    def iterate(self) -> HostMetrics:
+        """One iteration: collect, then learn. Returns the metrics of every seed."""
+        draws = Draws(*map(np.asarray, self._draw(self.arrays)))
+        actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
+        self.collect(actor, draws)
+        self.arrays, metrics = self._learn(self.arrays, self.tape.sent(self.fleet, self.device))
+        return {name: np.asarray(value) for name, value in metrics.items()}
+
+    def collect(self, actor: Callable[[int, np.ndarray, np.ndarray], None], draws: Draws) -> None:
+        """Fill the tape: step every environment `loop.rollout` times with the current policy."""
+        tape, fleet = self.tape, self.fleet
+        tape.obs[0] = tape.obs[-1]
+        tape.terminated[:], tape.truncated[:], tape.valid[:] = False, False, True
+        rows = len(self.began)
+        step_seeds = draws.steps.reshape(-1, rows)
+        raw, step, ends, due = self._raw(), fleet.step, fleet.ends, self._due()
+        take = self.moments.merge if self.setup.loop.normalise_obs else self._copied
+        borders: list[tuple[int, np.ndarray, np.ndarray]] = []
+        for t, (obs, next_obs, action, executed, record) in enumerate(tape.views):
+            actor(t, obs, action)
+            step(executed, step_seeds[t])
+            self.now += 1
+            record[:] = fleet.record
+            if ends or self.now >= due:
+                border = self._end_episodes(t, draws)
+                due = self._due()
+                if border is not None:
+                    borders.append((t, *border))
+            if not take(raw, next_obs):
+                self._abandon(t, draws)
+                take(raw, next_obs)
+            if borders and borders[-1][0] == t:
+                _, ended, successor = borders[-1]
+                borders[-1] = (t, ended, self._normalised(successor))
+        tape.next_obs[:] = tape.obs[1:]
+        for t, ended, shown in borders:
+            tape.next_obs[t][ended] = shown[ended]
+
+    def _copied(self, obs: np.ndarray, out: np.ndarray) -> bool:
+        """Observations as they are; False where they are not sound."""
+        out[...] = obs
+        return self.moments.sound(obs)
+
+    def _due(self) -> float:
+        """The step at which the time limit ends the oldest episode."""
+        horizon = self.setup.task.spec.horizon
+        return float(self.began.min() + horizon) if horizon else np.inf
+
+    def _end_episodes(self, t: int, draws: Draws) -> tuple[np.ndarray, np.ndarray] | None:
+        """Reset environments whose episode ended: where that was `[S, N]`, and all true successors before it."""
+        fleet, tape, horizon = self.fleet, self.tape, self.setup.task.spec.horizon
+        over = self.now - self.began >= horizon if horizon else np.zeros(len(self.began), bool)
+        terminated, truncated = fleet.terminated, (fleet.truncated | over) & ~fleet.terminated
+        ended = terminated | truncated
+        shape = tape.valid.shape[1:]
+        if fleet.filler is not None:
+            tape.valid[t] = ~fleet.filler.reshape(shape)
+            # A step spent on a reset is none of the new episode's.
+            self.began[fleet.filler] = self.now
+        if not ended.any():
+            return None
+        if not self.moments.sound(self._raw()):
+            self._abandon(t, draws)
+        successor = self._raw().copy()
+        tape.terminated[t], tape.truncated[t] = terminated.reshape(shape), truncated.reshape(shape)
+        fleet.reset(draws.resets[t].reshape(-1), ended)
+        self.began[ended] = self.now
+        return ended.reshape(shape), successor
+
+    def _abandon(self, t: int, draws: Draws) -> None:
+        """Give up the seeds whose simulation ran away: note what happened and begin their episodes anew.
+
+        The others go on undisturbed; what a lost seed does from here on is left out of the results.
+        """
+        raw, envs = self._raw(), self.setup.loop.envs
+        rows = raw.reshape(len(self.began), -1)
+        wrong = np.logical_not(np.abs(rows) < HUGE)
+        bad = np.asarray(wrong.any(axis=1))
+        for row in np.flatnonzero(bad):
+            seed, env = self.seeds[row // envs], int(row % envs)
+            entry = np.flatnonzero(wrong[row])[0]
+            self.lost.setdefault(
+                seed,
+                f"the simulation ran away: seed {seed}, environment {env}, step {self.now * envs:,}: observation "
+                f"entry {entry} became {rows[row, entry]:g}",
+            )
+        self.fleet.reset(draws.resets[t].reshape(-1), bad)
+        self.began[bad] = self.now
+        self.tape.record[t].reshape(len(bad), -1)[bad] = self.fleet.record[bad]
+        # A simulator that resets itself only at its next step still shows what ran away.
+        raw[np.logical_not(np.abs(raw) < HUGE)] = 0.0
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything outside JAX that decides what this lane does next: plain arrays."""
+        parts = {"fleet": self.fleet.state(), "moments": self.moments.state()}
+        own = {"obs": self.tape.obs[-1].copy(), "now": np.asarray(self.now), "began": self.began.copy()}
+        return {**own, **{f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Put a state back exactly; with the arrays of `train_state`, the lane continues as it would have."""
+
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+        self.fleet.restore(part("fleet/"))
+        self.moments.restore(part("moments/"))
+        self.tape.obs[-1], self.now, self.began[:] = state["obs"], int(state["now"]), state["began"]
+
+
+def open_lanes(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosity], seeds: Sequence[int]) -> list[Lane]:
+    """A lane for each device, the seeds dealt out among them, their programs compiled side by side."""
+    devices = lane_devices(len(seeds))
+    dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(devices))]
+    threads = max(1, cpu_cores() // len(devices))
+    lanes = [Lane(setup, build_model, part, device, threads) for part, device in zip(dealt, devices, strict=True)]
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        list(pool.map(Lane.compile, lanes))
+    return lanes
+
+
+def run_lanes(lanes: Sequence[Lane], iterations: int) -> Iterator[HostMetrics]:
+    """All iterations of all lanes, each lane in a thread; yields the metrics `[S]` of one iteration after another."""
+    done: queue.SimpleQueue[tuple[int, HostMetrics | BaseException]] = queue.SimpleQueue()
+    stop = threading.Event()
+
+    def work(number: int, lane: Lane) -> None:
+        try:
+            for _ in range(iterations):
+                if stop.is_set():
+                    return
+                done.put((number, lane.iterate()))
+        except BaseException as error:
+            done.put((number, error))
+
+    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(lanes)]
+    for thread in threads:
+        thread.start()
+    waiting: list[list[HostMetrics]] = [[] for _ in lanes]
+    try:
+        for _ in range(iterations):
+            while not all(waiting):
+                number, item = done.get()
+                if isinstance(item, BaseException):
+                    raise item
+                waiting[number].append(item)
+            parts = [queued.pop(0) for queued in waiting]
+            yield {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

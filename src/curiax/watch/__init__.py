@@ -1,0 +1,126 @@
+"""Watching a trained agent: play one seed's policy in one environment, and film it with the bonus below.
+
+`play.py` plays, `film.py` draws and encodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._errors import OutputError, UsageError
+from ..experiments import folder, saved
+from ..experiments.spec import Plan
+from ..train import devices
+from . import film
+from .play import Tell, play
+
+#: Steps to watch of a task whose episodes may never end.
+ENDLESS = 1000
+LEAST_SIZE, MOST_SIZE = (320, 240), (3840, 2160)
+MOST_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A film that was made."""
+
+    path: Path
+    task: str
+    method: str
+    seed: int
+    bonus: np.ndarray
+    episodes: int
+    #: What the user should know of how it was made.
+    notice: str = ""
+
+
+def watch(
+    run: str | Path,
+    *,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    steps: int | None = None,
+    episodes: int | None = None,
+    fps: int = 30,
+    width: int = 640,
+    height: int = 480,
+    deterministic: bool = False,
+    trust: bool = False,
+    tell: Tell = lambda what, done, total: None,
+) -> Watched:
+    """Film a trained agent of a finished run, as mp4 or gif.
+
+    The policy and the statistics of observations are as training left them; the bonus is the model's raw one. The
+    same arguments give the same film.
+
+    Args:
+        run: the run's folder.
+        seed: which of its seeds; None is the first.
+        out: the film's file; None is `watch-seed<k>.mp4` in the run's folder.
+        steps: at most so many steps; None is as many as the episodes have.
+        episodes: at most so many episodes; None is one, or as many as `steps` has room for.
+        fps: steps shown in a second.
+        width: pixels of the film, the strip included.
+        height: likewise.
+        deterministic: take the likeliest action instead of drawing one as in training.
+        trust: import a user's own task or method.
+        tell: called while playing and while encoding.
+    """
+    check_request(out, steps, episodes, fps, (width, height))
+    where = Path(run)
+    refuse_others(where)
+    devices.prepare()
+    plan, trained = saved.read(where, trust=trust)
+    seed = trained.seeds[0] if seed is None else seed
+    learnt, notice = trained.one(seed), ""
+    if out is None:
+        ending = ".mp4" if film.ffmpeg() else ".gif"
+        notice = "" if ending == ".mp4" else "a gif, because an mp4 needs an encoder: pip install 'curiax[video]'"
+        out = where / f"watch-seed{seed}{ending}"
+    elif Path(out).suffix.lower() == ".mp4" and film.ffmpeg() is None:
+        raise UsageError("an mp4 needs an encoder: pip install 'curiax[video]', or give --out a name ending in .gif.")
+    reel = play(plan, learnt, seed, limits(plan, steps, episodes), deterministic, (width, height), tell)
+    film.encode(reel, Path(out), fps, lambda done: tell("encoding", done, len(reel)))
+    ended = int(reel.ended[:-1].sum()) + 1
+    return Watched(Path(out), plan.task_entry.name, plan.method_entry.name, seed, reel.bonus, ended, notice)
+
+
+def check_request(out: Any, steps: Any, episodes: Any, fps: Any, size: tuple[int, int]) -> None:
+    """Refuse a film that cannot be made, before anything is loaded."""
+    if out is not None and Path(out).suffix.lower() not in (".mp4", ".gif"):
+        raise UsageError(f"--out {out}: the name must end in .mp4 or .gif.")
+    if out is not None and Path(out).is_dir():
+        raise UsageError(f"--out {out} is a folder: name a file in it.")
+    for name, number, most in (("steps", steps, MOST_STEPS), ("episodes", episodes, MOST_STEPS), ("fps", fps, 120)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most):
+            raise UsageError(f"--{name} {number}: must be a whole number from 1 to {most:,}.")
+    for name, pixels, least, most in zip(("width", "height"), size, LEAST_SIZE, MOST_SIZE, strict=True):
+        if isinstance(pixels, bool) or not isinstance(pixels, int) or not least <= pixels <= most or pixels % 2:
+            raise UsageError(f"--{name} {pixels}: must be an even number from {least} to {most}.")
+
+
+def refuse_others(where: Path) -> None:
+    """Say what there is where the folder is no run, but holds some."""
+    if folder.read_manifest(where) is not None:
+        return
+    if not where.is_dir():
+        raise OutputError(
+            f"{where} is not a folder of a run{', but a file' if where.exists() else ': it is not there'}."
+        )
+    below = sorted(path.parent for pattern in ("*", "runs/*") for path in where.glob(f"{pattern}/{folder.MANIFEST}"))
+    runs = [path for path in below if not path.name.startswith(".") and folder.read_manifest(path) is not None]
+    if runs:
+        shown = [*(f"\n  {path}" for path in runs[:20]), *(["\n  ..."] if len(runs) > 20 else [])]
+        raise OutputError(f"{where} holds {len(runs)} run{'s' * (len(runs) > 1)}; name one to watch:{''.join(shown)}")
+
+
+def limits(plan: Plan, steps: int | None, episodes: int | None) -> tuple[int, int]:
+    """The most steps and episodes to play."""
+    horizon = plan.setup.task.spec.horizon or ENDLESS
+    if episodes is None:
+        episodes = 1 if steps is None else steps
+    return min(steps or MOST_STEPS, MOST_STEPS, horizon * episodes), episodes

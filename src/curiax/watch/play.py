@@ -1,0 +1,248 @@
+"""Playing a trained agent in one environment: a picture of every state, the bonus of every step."""
+
+from __future__ import annotations
+
+import abc
+import os
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._errors import NonFiniteError, SimulatorError
+from .._types import Transition
+from ..agents import Uniform
+from ..curiosity import score, start_memory
+from ..envs import AbstractAnyTask, AbstractFleet, AbstractHostTask, AbstractTask
+from ..envs.gymnasium_task import GymnasiumTask
+from ..envs.remote import HostRemote, RemoteFleet
+from ..experiments import saved
+from ..experiments.spec import Plan
+from ..report.looks import look
+from . import film
+
+#: What is being done, how much of it is done, and of how much.
+Tell = Callable[[str, int, int], None]
+
+
+class AbstractWorld(abc.ABC):
+    """One environment of a task of either family."""
+
+    obs: np.ndarray
+    point: np.ndarray
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    #: False where the last step was no step.
+    valid: bool = True
+
+    @abc.abstractmethod
+    def begin(self, key: Array) -> None:
+        """A new episode."""
+
+    @abc.abstractmethod
+    def step(self, action: Array, key: Array) -> None:
+        """Carry out an action."""
+
+    @abc.abstractmethod
+    def picture(self, width: int, height: int) -> film.Picture | None:
+        """What the environment looks like; None if it cannot be drawn."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+class TracedWorld(AbstractWorld):
+    """An environment of a pure-JAX task."""
+
+    def __init__(self, task: AbstractTask) -> None:
+        self._task = task
+        self._reset = eqx.filter_jit(lambda key: task.reset(key=key))
+        self._step = eqx.filter_jit(lambda state, action, key: task.step(state, action, key=key))
+        self._see = eqx.filter_jit(lambda state: (task.observe(state), task.track(state)))
+
+    def _look(self, state: Any) -> None:
+        self._state = state
+        self.obs, self.point = (np.asarray(x) for x in self._see(state))
+
+    def begin(self, key: Array) -> None:
+        self._look(self._reset(key))
+
+    def step(self, action: Array, key: Array) -> None:
+        state, reward, terminated = self._step(self._state, action, key)
+        self._look(state)
+        self.reward, self.terminated = float(reward), bool(terminated)
+
+    def picture(self, width: int, height: int) -> film.Picture | None:
+        return self._task.draw(self._state, width, height)
+
+    def close(self) -> None:
+        pass
+
+
+class HostWorld(AbstractWorld):
+    """An environment on the host: a fleet of one."""
+
+    def __init__(self, task: AbstractHostTask) -> None:
+        inside = task.task if isinstance(task, HostRemote) else task
+        self._draws = not isinstance(inside, GymnasiumTask) or inside.draws
+        self._fleet = open_to_draw(task)
+
+    def _look(self) -> None:
+        fleet = self._fleet
+        self.obs, self.point = np.asarray(fleet.obs[0], np.float32), np.asarray(fleet.points[0], np.float32)
+        self.reward, self.terminated = float(fleet.reward[0]), bool(fleet.terminated[0])
+        self.truncated = bool(fleet.truncated[0])
+        self.valid = fleet.filler is None or not fleet.filler[0]
+
+    def begin(self, key: Array) -> None:
+        self._fleet.reset(self._seed(key))
+        self._look()
+
+    def step(self, action: Array, key: Array) -> None:
+        self._fleet.step(np.asarray(action)[None], self._seed(key))
+        self._look()
+
+    def _seed(self, key: Array) -> np.ndarray:
+        return np.asarray(jax.random.bits(key, (1,)))
+
+    def picture(self, width: int, height: int) -> film.Picture | None:
+        try:
+            return np.asarray(self._fleet.render(0, width, height), np.uint8) if self._draws else None
+        except NotImplementedError:
+            return None
+
+    def close(self) -> None:
+        self._fleet.close()
+
+
+def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
+    """A fleet of one, ready to be drawn where it can be."""
+    if isinstance(task, HostRemote):
+        return RemoteFleet(open_to_draw(task.task), task.task.spec.action, task.settings)
+    if not isinstance(task, GymnasiumTask):
+        return task.open(1)
+    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
+        # Gymnasium's own MuJoCo environments would look for a display.
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    return task.open(1, render=task.draws)
+
+
+def open_world(task: AbstractAnyTask) -> AbstractWorld:
+    """One environment of the task."""
+    if isinstance(task, AbstractHostTask):
+        return HostWorld(task)
+    assert isinstance(task, AbstractTask)
+    return TracedWorld(task)
+
+
+class Reel:
+    """The frames of a film: the pictures, packed while they wait, with the strip below."""
+
+    def __init__(
+        self, pictures: list[bytes], bonus: np.ndarray, ended: np.ndarray, strip: film.Strip, size: Any
+    ) -> None:
+        self.bonus, self.ended = bonus, ended
+        self._pictures, self._strip, self._size = pictures, strip, size
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def __getitem__(self, k: int) -> film.Picture:
+        """The frame after `k` steps."""
+        width, height = self._size
+        picture = np.frombuffer(zlib.decompress(self._pictures[k]), np.uint8)
+        return np.concatenate([picture.reshape(-1, width, 3), self._strip.picture(k)])[:height]
+
+
+def play(
+    plan: Plan,
+    learnt: saved.Saved,
+    seed: int,
+    most: tuple[int, int],
+    deterministic: bool,
+    size: tuple[int, int],
+    tell: Tell,
+) -> Reel:
+    """Play the policy in a fresh environment, draw every state, then score every transition.
+
+    The bonus of an episode's last step is that of its true successor, which is what the picture shows, also
+    where training looked at the next episode's first observation.
+    """
+    setup, spec, (steps, episodes) = plan.setup, plan.setup.task.spec, most
+    policy = setup.agent.start(learnt.agent)
+    act = eqx.filter_jit(lambda obs, noise: setup.agent.act(spec, policy, obs, noise))
+    see = eqx.filter_jit(lambda obs: setup.normalise(learnt.obs_stats, obs))
+    # Apart from the streams of training, so that nothing of it is repeated.
+    noise_key, begin_key, step_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117), 4)
+    noise = setup.agent.noise(spec, (steps,), key=noise_key)
+    if deterministic and not isinstance(setup.agent, Uniform):
+        noise = jnp.zeros_like(noise)  # the mean of a Gaussian, the likeliest of a choice
+    name, method = plan.task_entry.name, plan.experiment.label or plan.method_entry.name
+    colour = look(method, [method])[0]
+    width, height = size
+    below = film.strip_height(height)
+    world = open_world(setup.task)
+    transitions: list[Transition] = []
+    pictures: list[bytes] = []
+    path: list[np.ndarray] = []
+    begun = 0
+
+    def shoot(obs: Array) -> None:
+        """Take a picture of the world as it is."""
+        path.append(world.point)
+        picture = world.picture(width, height - below)
+        if picture is None:
+            grid = next((grid for grid in setup.task.grids if len(grid.axes) == 2), None)
+            picture = (
+                film.bars_picture(np.ravel(obs), colour, width, height - below)
+                if grid is None
+                else film.map_picture(grid, np.stack(path), begun, colour, width, height - below)
+            )
+        pictures.append(zlib.compress(picture.tobytes(), 1))
+
+    try:
+        world.begin(jax.random.fold_in(begin_key, 0))
+        obs, elapsed, over = see(world.obs), 0, 0
+        shoot(obs)
+        for t in range(steps):
+            action = act(obs, noise[t])
+            executed = spec.action.executed(action)
+            world.step(executed, jax.random.fold_in(step_key, t))
+            if not np.all(np.isfinite(world.obs)):
+                raise SimulatorError(f"task {name!r}: the simulation ran away at step {t + 1} of the film.")
+            elapsed = elapsed + 1 if world.valid else 0
+            truncated = not world.terminated and (
+                world.truncated or (spec.horizon is not None and elapsed >= spec.horizon)
+            )
+            after = see(world.obs)
+            shown = executed if setup.loop.model_action == "executed" else action
+            flags = (world.reward, world.terminated, truncated, world.valid)
+            transitions.append(Transition(obs, shown, after, *(jnp.asarray(flag) for flag in flags)))
+            shoot(after)
+            tell("playing", t + 1, steps)
+            obs = after
+            if world.terminated or truncated:
+                over += 1
+                if over >= episodes:
+                    break
+                world.begin(jax.random.fold_in(begin_key, over))
+                obs, elapsed, begun = see(world.obs), 0, len(path)
+    finally:
+        world.close()
+    tell("playing", len(transitions), len(transitions))
+    together = jax.tree.map(lambda *xs: jnp.stack(xs)[:, None], *transitions)
+    scored = eqx.filter_jit(lambda model, steps, key: score(model, start_memory(model, 1), steps, key=key)[1])
+    bonus = np.asarray(scored(learnt.curiosity, together, bonus_key))[:, 0].astype(np.float64)
+    if not np.all(np.isfinite(bonus)):
+        raise NonFiniteError(f"NaN or infinity in the bonus of method {method!r}: there is nothing to show.")
+    ended = np.asarray(together.ended)[:, 0]
+    strip = film.Strip(bonus, ended, f"{name} · {method} · seed {seed}", colour, width, below)
+    return Reel(pictures, bonus, ended, strip, size)

@@ -1,0 +1,306 @@
+"""Trained agents on disk: read back exactly, and nothing damaged or foreign is taken in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+from kept import untrained
+from small import SMALL
+
+import curiax
+from curiax import Experiment, OutputError, UsageError, resolve
+from curiax.agents.ppo import Policy
+from curiax.experiments import folder, saved
+from curiax.experiments.registry import METHODS, TASKS
+from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
+
+
+def same(one: Any, other: Any) -> bool:
+    return bool(eqx.tree_equal(one, other))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return untrained(tmp_path / "run", "mountain-car")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_reads_back_exactly(method: str, tmp_path: Path) -> None:
+    path = untrained(tmp_path / "run", "mountain-car-frozen", method, seeds=(7, 2))
+    plan, read = saved.read(path)
+    assert plan.seeds == read.seeds == (7, 2)
+    assert same(read, saved.fresh(plan, (7, 2)))
+    one = read.one(2)
+    assert same(one.curiosity, plan.build_model(jax.random.fold_in(jax.random.key(2), 1)))
+    assert one.obs_stats.mean.shape == plan.setup.task.spec.obs_shape
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_reads_back(task: str, tmp_path: Path) -> None:
+    plan, read = saved.read(untrained(tmp_path / "run", task))
+    assert plan.task_entry.name == task
+    assert read.obs_stats.mean.shape == (2, *plan.setup.task.spec.obs_shape)
+
+
+def test_fresh_networks_are_those_that_training_starts_with() -> None:
+    plan = resolve(Experiment("mountain-car", "lbs", seeds=(3, 5)))
+    state = first_states(plan.setup, plan.build_model, plan.seeds)
+    fresh = saved.fresh(plan, plan.seeds)
+    assert same(saved.networks(state.agent), fresh.agent)
+    assert same(state.curiosity, fresh.curiosity)
+    assert same(state.obs_stats, fresh.obs_stats)
+
+
+@pytest.mark.slow
+def test_trained_state_reads_back_exactly(tmp_path: Path) -> None:
+    plan = resolve(Experiment("mountain-car", "icm", seeds=(3, 5), steps=256, settings=SMALL))
+    arrays, static = place(first_states(plan.setup, plan.build_model, plan.seeds), seed_mesh(jax.devices()[:2]))
+    arrays, _ = compile_chunk(plan.setup, static, seed_mesh(jax.devices()[:2]), 2, arrays)(arrays)
+    state = eqx.combine(arrays, static)
+    kept = saved.Saved(saved.networks(state.agent), state.curiosity, state.obs_stats, plan.seeds)
+    path = untrained(tmp_path / "run", "mountain-car", "icm", steps=256, settings=SMALL)
+    saved.write(path, plan, kept)
+    _, read = saved.read(path)
+    assert isinstance(read.agent, Policy)
+    for name, array in saved.tensors(kept).items():
+        np.testing.assert_array_equal(saved.tensors(read)[name], array)
+    assert not same(read.agent, saved.fresh(plan, plan.seeds).agent)
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_agents(tmp_path: Path) -> None:
+    result = curiax.run(Experiment("mountain-car", "lbs", seeds=3, steps=256, settings=SMALL), tmp_path / "run")
+    plan, read = saved.read(tmp_path / "run")
+    assert plan.identity == result.plan.identity
+    assert read.seeds == (0, 1, 2)
+    assert float(read.obs_stats.count[0]) > 200
+    assert not same(read.agent, saved.fresh(plan, plan.seeds).agent)
+    assert curiax.run(result.plan.experiment, tmp_path / "run").reused
+
+
+def test_random_keys_are_drawn_again_from_the_seed() -> None:
+    class Keyed(eqx.Module):
+        key: jax.Array
+        weight: jax.Array
+
+    plan = resolve(Experiment("mountain-car", "random", seeds=1))
+    fresh = saved.fresh(plan, (0,))
+    holding = eqx.tree_at(
+        lambda s: s.agent,
+        fresh,
+        Keyed(jax.random.split(jax.random.key(1), 1), jnp.ones((1, 2))),
+        is_leaf=lambda x: x is None,
+    )
+    assert sorted(saved.tensors(holding)) == ["agent.weight", "obs_stats.count", "obs_stats.mean", "obs_stats.var"]
+
+
+def test_seeds_that_are_not_there_are_listed(run: Path) -> None:
+    with pytest.raises(UsageError, match="seed 4 is not in this run; there are: 3, 5"):
+        saved.read(run)[1].one(4)
+
+
+def test_some_of_the_seeds_may_be_missing(run: Path) -> None:
+    """A seed whose simulation ran away is not kept."""
+    plan = resolve(Experiment("mountain-car", "lbs", seeds=(3, 5)))
+    saved.write(run, plan, saved.fresh(plan, (5,)))
+    assert saved.read(run)[1].seeds == (5,)
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change `agents.json`."""
+    about = json.loads((path / saved.AGENTS).read_text())
+    change(about)
+    (path / saved.AGENTS).write_text(json.dumps(about))
+
+
+def retensor(path: Path, change: Callable[[dict[str, np.ndarray]], None]) -> None:
+    """Change the arrays, and list them in `agents.json` as they are then."""
+    arrays = {name: array.copy() for name, array in safetensors.numpy.load_file(path / saved.TENSORS).items()}
+    change(arrays)
+    safetensors.numpy.save_file(arrays, path / saved.TENSORS)
+    listed = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()}
+    edit(path, lambda about: about.update(tensors=listed))
+
+
+def refused(path: Path, match: str) -> None:
+    with pytest.raises(OutputError, match=match):
+        saved.read(path)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
+    refused(tmp_path / "nowhere", "not a finished run")
+    refused(tmp_path, "not a finished run")
+    (run / folder.MANIFEST).write_text("{}")
+    refused(run, "not a finished run")
+
+
+def test_a_run_from_before_agents_were_kept(run: Path) -> None:
+    (run / saved.AGENTS).unlink()
+    refused(run, "run before Curiax kept them.*run it again")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"format": "curiax-agents-9"}, "format 'curiax-agents-9'; this version of Curiax reads 'curiax-agents-1'"),
+        ({"run_id": "abc"}, "belongs to another run"),
+        ({"run_id": None}, "run_id is missing or not a str"),
+        ({"seeds": None}, "seeds is missing"),
+        ({"seeds": []}, "its seeds"),
+        ({"seeds": [3, 3]}, "its seeds"),
+        ({"seeds": [3, 99]}, "its seeds"),
+        ({"seeds": [[3], {}]}, "its seeds"),
+        ({"seeds": [3]}, r"agent.actor.layers.0.bias is float32\[2, 64\], the experiment's is float32\[1, 64\]"),
+        ({"tensors": {}}, "is float32.*where agents.json says missing"),
+        ({"tensors": {"agent.head.bias": 3}}, "says missing"),
+        ({"experiment": {}}, "has no task"),
+        ({"experiment": {"task": "x", "method": "y", "label": "", "settings": []}}, "has no settings"),
+        (
+            {"experiment": {"task": "mountain-car", "method": "lbs", "label": "", "settings": {}}},
+            "cannot be set up again: not an experiment",
+        ),
+        ({"settings": {}}, "other settings"),
+    ],
+)
+def test_a_changed_description_is_refused(run: Path, change: dict[str, Any], match: str) -> None:
+    edit(run, lambda about: about.update(change))
+    refused(run, match)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "3", "\x00"])
+def test_a_description_that_is_none_is_refused(run: Path, text: str) -> None:
+    (run / saved.AGENTS).write_text(text)
+    refused(run, "damaged|has the format None")
+
+
+@pytest.mark.parametrize("field", ["task", "method", "seeds", "steps", "preset", "settings", "label"])
+@pytest.mark.parametrize("value", [None, [], {}, 0.5, "x", [{}], {"a": 1}])
+def test_nonsense_in_the_experiment_is_refused(run: Path, field: str, value: Any) -> None:
+    edit(run, lambda about: about["experiment"].update({field: value}))
+    try:
+        saved.read(run)
+    except (OutputError, UsageError):
+        return
+    assert (field, value) in [("steps", None), ("settings", {}), ("label", "x")]
+
+
+def test_settings_that_mean_something_else_now_are_refused(run: Path) -> None:
+    edit(run, lambda about: about["settings"].update({"ppo.clip": 0.3}))
+    refused(run, r"other settings.*differ in ppo.clip")
+
+
+@pytest.mark.parametrize("keep", [0, 4, 8, 100, -1])
+def test_cut_tensors_are_refused(run: Path, keep: int) -> None:
+    data = (run / saved.TENSORS).read_bytes()
+    (run / saved.TENSORS).write_bytes(data[:keep])
+    refused(run, "agents.safetensors is damaged")
+
+
+def test_missing_and_foreign_tensor_files_are_refused(run: Path) -> None:
+    (run / saved.TENSORS).write_bytes(b"PK\x03\x04" * 100)
+    refused(run, "agents.safetensors is damaged")
+    (run / saved.TENSORS).write_bytes(b"\xff" * 64)
+    refused(run, "agents.safetensors is damaged")
+    (run / saved.TENSORS).unlink()
+    refused(run, "agents.safetensors is damaged")
+
+
+def test_every_header_byte_matters_or_is_caught(run: Path) -> None:
+    """A flipped byte anywhere in the header never gives networks of another shape, nor an error that is not ours."""
+    data = bytearray((run / saved.TENSORS).read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    rng = np.random.default_rng(0)
+    before = jax.tree.map(np.shape, eqx.filter(saved.read(run)[1], eqx.is_array))
+    for spot in rng.integers(0, 8 + size, 60):
+        broken = data.copy()
+        broken[spot] ^= 1 << int(rng.integers(8))
+        (run / saved.TENSORS).write_bytes(broken)
+        try:
+            read = saved.read(run)[1]
+        except OutputError:
+            continue
+        assert jax.tree.map(np.shape, eqx.filter(read, eqx.is_array)) == before
+
+
+def drop(arrays: dict[str, np.ndarray]) -> None:
+    del arrays["agent.head.weight"]
+
+
+def add(arrays: dict[str, np.ndarray]) -> None:
+    arrays["agent.extra"] = np.zeros((2, 3), np.float32)
+
+
+def reshape(arrays: dict[str, np.ndarray]) -> None:
+    arrays["agent.head.weight"] = arrays["agent.head.weight"].reshape(2, 1, 64)
+
+
+def retype(arrays: dict[str, np.ndarray]) -> None:
+    arrays["obs_stats.var"] = arrays["obs_stats.var"].astype(np.float64)
+
+
+def poison(arrays: dict[str, np.ndarray]) -> None:
+    arrays["obs_stats.mean"][1, 0] = np.nan
+
+
+def burst(arrays: dict[str, np.ndarray]) -> None:
+    arrays["agent.log_std"][0] = np.inf
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (drop, "agent.head.weight is missing"),
+        (add, "agent.extra has no place"),
+        (reshape, r"agent.head.weight is float32\[2, 1, 64\], the experiment's is float32\[2, 64, 1\]"),
+        (retype, r"obs_stats.var is float64\[2, 2\], the experiment's is float32\[2, 2\]"),
+        (poison, "obs_stats.mean holds NaN or infinity"),
+        (burst, "agent.log_std holds NaN or infinity"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(run: Path, change: Callable[..., None], match: str) -> None:
+    retensor(run, change)
+    refused(run, match)
+
+
+def test_code_of_others_runs_only_where_it_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "import pathlib\nfrom curiax.curiosity import LBS\npathlib.Path('ran').touch()\nclass Mine(LBS):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from kept import untrained; "
+        "untrained(Path('run'), 'mountain-car', 'theirs:Mine')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], check=True)
+    (tmp_path / "ran").unlink()
+    with pytest.raises(UsageError, match=r"'theirs:Mine', which is not Curiax's.*add --trust"):
+        saved.read(Path("run"))
+    assert not (tmp_path / "ran").exists()
+    plan, read = saved.read(Path("run"), trust=True)
+    assert type(read.curiosity).__name__ == "Mine"
+    assert plan.method_entry.name == "theirs:Mine"
+
+
+def test_names_that_import_nothing_foreign() -> None:
+    def foreign(task: str = "mountain-car", method: str = "lbs", **settings: Any) -> list[str]:
+        return saved.foreign({"task": task, "method": method, "settings": settings})
+
+    assert foreign() == []
+    assert foreign("curiax.testing:ProbeTask", "curiax.curiosity:LBS") == []
+    assert foreign("gymnasium:CartPole-v1", beta=3.0) == []
+    assert foreign("gymnasium:theirs:CartPole-v1") == ["gymnasium:theirs:CartPole-v1"]
+    assert foreign("gymnasium:CartPole-v1", id="theirs:Thing") == ["theirs:Thing"]
+    assert foreign("curiaxx:Thing", "theirs:Mine") == ["curiaxx:Thing", "theirs:Mine"]
+    assert foreign("theirs") == ["theirs"]
