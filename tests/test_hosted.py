@@ -348,6 +348,18 @@ def test_an_error_in_one_lane_stops_all() -> None:
         list(run_lanes(lanes, 50))
 
 
+def test_a_simulator_that_raises_is_named() -> None:
+    lane = lane_for(plan_for(HostSled, seeds=2))
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("in the sled")
+
+    lane.iterate()
+    lane.fleet.step = fail  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(curiax.SimulatorError, match=r"seeds 0, 1 failed at step 129 of each: ZeroDivision"):
+        lane.iterate()
+
+
 class Remoted(HostRemote):
     def __init__(self, *, mode: str = "frozen") -> None:
         super().__init__(HostSled(), RemoteSettings(mode=mode, noise_dims=2))

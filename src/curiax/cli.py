@@ -516,6 +516,8 @@ def command_list(args: list[str]) -> int:
         print(title)
         for name, entry in entries.items():
             print(f"  {name:22s} {entry.summary}")
+        if entries is TASKS:
+            print(f"  {'gymnasium:ID':22s} any Gymnasium environment, as gymnasium:Pendulum-v1")
     return 0
 
 

@@ -68,7 +68,7 @@ class AntMaze(AbstractHostTask):
 
 
 def build(mujoco: Any) -> Any:
-    """Gymnasium's ant with walls around it and a camera above."""
+    """Gymnasium's ant with walls around it."""
     spec = mujoco.MjSpec.from_file(str(gymnasium_model("ant.xml")))
     for x, y in WALLS:
         spec.worldbody.add_geom(
@@ -81,8 +81,6 @@ def build(mujoco: Any) -> Any:
             condim=3,
             rgba=(0.45, 0.5, 0.58, 1.0),
         )
-    # Straight down, y upwards: the view of the maps.
-    spec.worldbody.add_camera(name="above", pos=(2.0, 2.0, 13.5), xyaxes=(1, 0, 0, 0, 1, 0), fovy=45.0)
     return spec.compile()
 
 

@@ -179,7 +179,9 @@ def load_class(name: str, kind: str, known: Mapping[str, Any]) -> Any:
     """Import `module:Class`, looking in the working directory first."""
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
-        raise unknown(kind, name, known, f"Your own {kind} is named module:Class, for example my_file:MyClass.")
+        hint = f"Your own {kind} is named module:Class, for example my_file:MyClass."
+        hint += " A Gymnasium environment is named gymnasium:ID." if kind == "task" else ""
+        raise unknown(kind, name, known, hint)
     if module_name.endswith(".py") or "/" in module_name:
         suggestion = module_name.removesuffix(".py").replace("/", ".")
         raise UsageError(f"{kind} {name!r}: name a module, not a file: {suggestion}:{attribute}.")

@@ -1,8 +1,8 @@
 """Training on host tasks: lanes of seeds, each with environments, statistics and programs of its own.
 
-A lane is a thread that owns some seeds, one JAX device and one fleet. It collects a rollout (actor and running
-statistics in NumPy, because one dispatch of a compiled program costs more than the whole small network; physics
-in C without the interpreter's lock), then learns from it with the same jitted `learn` as the pure-JAX family.
+A lane is a thread that owns some seeds, one JAX device and one fleet. It collects a rollout (the actor in NumPy,
+because one dispatch of a jitted program costs more than the whole small network; physics in C without the
+interpreter's lock), then learns from it with the same jitted `learn` as the pure-JAX family.
 Lanes never wait for each other, so that one's physics overlaps with another's learning.
 """
 
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped, UInt32
 
+from .._errors import CuriaxError, SimulatorError
 from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
@@ -165,7 +166,15 @@ class Lane:
         """One iteration: collect, then learn. Returns the metrics of every seed."""
         draws = Draws(*map(np.asarray, self._draw(self.arrays)))
         actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
-        self.collect(actor, draws)
+        try:
+            self.collect(actor, draws)
+        except CuriaxError:
+            raise
+        except Exception as error:
+            raise SimulatorError(
+                f"the environments of seeds {', '.join(map(str, self.seeds))} failed at step {self.now + 1:,} of each: "
+                f"{type(error).__name__}: {error}. If they are your own, `curiax check` may find out why."
+            ) from error
         self.arrays, metrics = self._learn(self.arrays, self.tape.sent(self.fleet, self.device))
         return {name: np.asarray(value) for name, value in metrics.items()}
 
