@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -157,7 +158,6 @@ def frames(path: Path) -> list[np.ndarray]:
 
 
 def test_an_mp4_that_every_player_knows(run: Path) -> None:
-    pytest.importorskip("imageio_ffmpeg")
     told: list[tuple[str, int, int]] = []
     made = watch(run, **SHORT, seed=5, fps=25, tell=lambda *now: told.append(now))
     assert made.path == run / "watch-seed5.mp4"
@@ -245,9 +245,34 @@ def test_a_host_task_that_cannot_be_drawn(tmp_path: Path) -> None:
     assert watch(run, out=tmp_path / "b.gif", width=320, height=240, trust=True).bonus.shape == (3,)
 
 
+class Dot(gymnasium.Env[np.ndarray, Any]):
+    """A bright dot that moves one pixel to the right at every step."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+    observation_space = gymnasium.spaces.Box(0.0, 100.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode, self.at = render_mode, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.at = int(self.np_random.integers(5))
+        return np.array([self.at], np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.at += 1
+        return np.array([self.at], np.float32), 0.0, False, False, {}
+
+    def render(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+        picture = np.zeros((40, 60, 3), np.uint8)
+        picture[10:30, self.at : self.at + 20] = 255
+        return picture
+
+
 def test_a_gymnasium_environment_draws_itself(tmp_path: Path) -> None:
-    pytest.importorskip("pygame")
-    run = untrained(tmp_path / "run", "gymnasium:CartPole-v1", "rnd")
+    gymnasium.register("curiax-test/Dot-v0", Dot, max_episode_steps=30)
+    run = untrained(tmp_path / "run", "gymnasium:curiax-test/Dot-v0", "rnd")
     made = watch(run, **SHORT, out=tmp_path / "a.gif")
     first, *_, last = frames(made.path)
     assert first[:192].std() > 10, "there is something to see"
@@ -256,7 +281,6 @@ def test_a_gymnasium_environment_draws_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["frozen", "evolving"])
 def test_a_remote_on_the_host_has_its_television(mode: str, tmp_path: Path) -> None:
-    pytest.importorskip("mujoco")
     settings = {"remote.mode": mode, "remote.between": "fresh"}
     made = watch(untrained(tmp_path / "run", "half-cheetah", "icm", settings=settings), **SHORT, out=tmp_path / "a.gif")
     corners = {tuple(picture[28, 24]) for picture in frames(made.path)[1:]}
@@ -335,7 +359,6 @@ def test_a_task_without_a_drawing_draws_nothing() -> None:
 
 @pytest.mark.parametrize("task", ["half-cheetah", "ant-maze"])
 def test_simulations_are_drawn_and_left_alone(task: str) -> None:
-    pytest.importorskip("mujoco")
     made = resolve(Experiment(task, "random")).setup.task
     assert isinstance(made, AbstractHostTask)
     fleet, still = made.open(3), made.open(3)
@@ -360,7 +383,6 @@ def test_simulations_are_drawn_and_left_alone(task: str) -> None:
 
 
 def test_a_machine_without_opengl_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mujoco")
     from curiax.envs import _picture
 
     def broken() -> Any:
