@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "benchmarks"
 TASK = "mountain-car"
-PACKAGES = ("curiax", "jax", "jaxlib", "equinox", "optax", "numpy")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "numba")
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,19 @@ def start_facts() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "load_before": [round(value, 2) for value in os.getloadavg()],
         "platform": platform.platform(),
-        "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of Python, of Curiax as imported, and of what it stands on, as far as installed."""
+    from curiax import __version__
+
+    found = {"python": platform.python_version(), "curiax": __version__}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def git(*arguments: str) -> str | None:

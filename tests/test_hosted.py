@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -18,7 +19,9 @@ from curiax.agents import PPO, PPOSettings, Uniform
 from curiax.agents._base import AbstractAgent
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, RemoteSettings
 from curiax.envs.remote import uniform
+from curiax.experiments.reproduce import experiments
 from curiax.experiments.spec import resolve
+from curiax.experiments.suites import find_suite
 from curiax.testing import check_host_task, fleet_checks
 from curiax.train.batch import first_states
 from curiax.train.hosted import Lane, open_lanes, run_lanes
@@ -111,7 +114,16 @@ def lane_for(plan: Any, seeds: Any = (0, 1)) -> Lane:
     return lane
 
 
-@pytest.mark.parametrize("changes", [{}, {"loop__envs": 3}, {"loop__normalise_obs": False}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"loop__envs": 3},
+        {"loop__normalise_obs": False},
+        {"loop__successor": "true", "ppo__episode_ends": "bootstrap"},
+    ],
+    ids=str,
+)
 def test_the_two_families_meet(changes: dict[str, Any]) -> None:
     """The same task in JAX and on the host: the same random numbers lead to the same training, to rounding."""
     pure, host = plan_for(Sled, **changes), plan_for(HostSled, **changes)
@@ -315,9 +327,50 @@ def test_a_simulation_that_runs_away_costs_its_own_seed_only(value: str, tmp_pat
     assert sorted(reread.final()) == [1, 3]
 
 
-def test_no_seed_left_is_an_error() -> None:
+class Late(Sleds):
+    """Resets itself only at its next step, which is then no step."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.waiting, self.filler = np.zeros(count, bool), np.zeros(count, bool)
+
+    def reset(self, seeds: np.ndarray, who: np.ndarray | None = None) -> None:
+        if who is None:
+            super().reset(seeds)
+        else:
+            self.waiting |= who
+
+    def step(self, actions: np.ndarray, seeds: np.ndarray, still: np.ndarray | None = None) -> None:
+        self.filler[:], self.waiting[:] = self.waiting, False
+        super().step(actions, seeds)
+        super().reset(seeds, self.filler)
+        self.terminated[self.filler] = False
+
+
+class LateSled(HostSled):
+    def open(self, count: int, threads: int = 1) -> Any:
+        return Late(count)
+
+
+def test_a_late_reset_costs_a_step_that_counts_for_nothing() -> None:
+    """The filler is not valid, and the time limit counts from the first step after it."""
+    lane = lane_for(plan_for(LateSled, loop__normalise_obs=False))
+    lane.iterate()
+    lane.iterate()
+    tape = lane.tape
+    ended = np.flatnonzero((tape.terminated | tape.truncated)[:, 0, 0])
+    fillers = np.flatnonzero(~tape.valid[:, 0, 0])
+    inside = ended[ended < 127]
+    assert len(inside) >= 2
+    np.testing.assert_array_equal(fillers[fillers > inside[0]], inside + 1)
+    # 50 steps of its own, and the one that was none.
+    assert np.diff(ended).max() == 51
+    np.testing.assert_array_equal(tape.next_obs[inside + 1, 0, 0], 0)
+
+
+def test_no_seed_left_stops_the_run() -> None:
     broken = curiax.Experiment(
-        HostSled, "rnd", seeds=2, steps=256, settings={**SMALL, "task.breaks": "inf", "task.at": 3}
+        HostSled, "rnd", seeds=2, steps=128 * 4000, settings={**SMALL, "task.breaks": "inf", "task.at": 3}
     )
     with pytest.raises(curiax.SimulatorError, match=r"No seed is left"):
         curiax.run(broken)
@@ -363,6 +416,20 @@ def test_a_simulator_that_raises_is_named() -> None:
 class Remoted(HostRemote):
     def __init__(self, *, mode: str = "frozen") -> None:
         super().__init__(HostSled(), RemoteSettings(mode=mode, noise_dims=2))
+
+
+def test_the_frozen_remote_needs_environments_that_stop() -> None:
+    settings = {"task.autoreset": "next-step", "remote.mode": "frozen"}
+    with pytest.raises(curiax.UsageError, match=r"cannot stop one by one; take remote.mode=evolving"):
+        resolve(curiax.Experiment("gymnasium:CartPole-v1", "icm", settings=settings))
+
+
+def test_what_is_missing_is_said_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(curiax.UsageError, match=r"pip install 'curiax\[mujoco\]'"):
+        experiments(find_suite("continuous"), methods=None, seeds=2, steps=None, preset=None)
+    with pytest.raises(curiax.UsageError, match=r"'ant-maze' needs MuJoCo 3.17"):
+        curiax.run(curiax.Experiment("ant-maze", "lbs", settings={"remote.mode": "frozen"}))
 
 
 def test_the_remote_around_a_host_task() -> None:

@@ -206,6 +206,13 @@ def run_summary(result: RunResult) -> dict[str, Any]:
 
     coverage = sorted(name for name in result.metrics.columns if name.startswith(("coverage/", "reachable/")))
     final = {name: list(result.final(name).values()) for name in coverage}
+    most = {f"coverage/{grid.name}": 100.0 * grid.size / grid.nominal for grid in result.plan.setup.task.grids}
+
+    def possible(name: str, band: tuple[float, float] | None) -> tuple[float, float] | None:
+        """An interval within what there is to cover."""
+        high = most.get(name, 100.0)
+        return band and (max(0.0, min(band[0], high)), max(0.0, min(band[1], high)))
+
     return {
         "task": result.plan.task_entry.name,
         "method": result.plan.method_entry.name,
@@ -217,7 +224,7 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "reused": result.reused,
         "seconds": result.manifest["seconds"],
         "final": {
-            name: {"mean": sum(values) / len(values), "interval": interval(values), "values": values}
+            name: {"mean": sum(values) / len(values), "interval": possible(name, interval(values)), "values": values}
             for name, values in final.items()
         },
     }

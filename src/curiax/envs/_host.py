@@ -90,6 +90,15 @@ class AbstractHostTask(AbstractAnyTask):
     the counting of visited cells, as it does for tasks in JAX.
     """
 
+    @property
+    def stops(self) -> bool:
+        """Whether some environments can stay still while others move, as the frozen remote needs it."""
+        return True
+
+    def require(self) -> None:
+        """Raise a `UsageError` that says what to install, before anything is trained, where something is missing."""
+        return None
+
     @abc.abstractmethod
     def open(self, count: int, threads: int = 1) -> AbstractFleet:
         """A fleet of `count` environments, not yet reset, stepped by so many threads."""

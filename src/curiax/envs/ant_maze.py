@@ -62,6 +62,9 @@ class AntMaze(AbstractHostTask):
         self.spec = Spec((31,), Box((-1.0,) * 8, (1.0,) * 8), horizon)
         self.grids = (maze_grid("cells", 3), maze_grid("bins", 12))
 
+    def require(self) -> None:
+        import_mujoco("ant-maze")
+
     def open(self, count: int, threads: int = 1) -> Ants:
         mujoco = import_mujoco("ant-maze")
         return Ants(mujoco, build(mujoco), count, threads)

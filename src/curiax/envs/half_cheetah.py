@@ -43,6 +43,9 @@ class HalfCheetah(AbstractHostTask):
         self.spec = Spec((17,), Box((-1.0,) * 6, (1.0,) * 6), horizon)
         self.grids = (Grid("cells", AXES, "ceil"), Grid("bins", AXES, "floor"))
 
+    def require(self) -> None:
+        import_mujoco("half-cheetah")
+
     def open(self, count: int, threads: int = 1) -> Cheetahs:
         mujoco = import_mujoco("half-cheetah")
         return Cheetahs(mujoco, load(mujoco), count, threads)

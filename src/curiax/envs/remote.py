@@ -179,8 +179,19 @@ class HostRemote(AbstractHostTask):
     stochastic: ClassVar[bool] = True
 
     def __init__(self, task: AbstractHostTask, settings: RemoteSettings) -> None:
+        if settings.mode == "frozen" and not task.stops:
+            raise ValueError(
+                "its environments cannot stop one by one; take remote.mode=evolving or task.autoreset=disabled"
+            )
         self.task, self.settings, self.grids = task, settings, task.grids
         self.spec = spec_with_remote(task.spec, settings)
+
+    @property
+    def stops(self) -> bool:
+        return self.task.stops
+
+    def require(self) -> None:
+        self.task.require()
 
     def open(self, count: int, threads: int = 1) -> RemoteFleet:
         return RemoteFleet(self.task.open(count, threads), self.task.spec.action, self.settings)

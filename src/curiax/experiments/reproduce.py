@@ -9,7 +9,7 @@ from pathlib import Path
 from .._errors import OutputError, UsageError, unknown
 from .progress import AbstractProgress, Counted
 from .run import RunResult, run
-from .spec import Experiment, Plan, resolve
+from .spec import Experiment, Plan, require, resolve
 from .suites import Suite, Variant
 
 #: What `reproduce` writes beside the runs.
@@ -68,7 +68,7 @@ def experiments(
         for variant in chosen
     ]
     for experiment in found:
-        resolve(experiment)
+        require(resolve(experiment))
     return found
 
 

@@ -33,7 +33,7 @@ from ..train.hosted import Lane, open_lanes, run_lanes
 from . import folder, saved
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
-from .spec import Experiment, Plan, resolve
+from .spec import Experiment, Plan, require, resolve
 
 if TYPE_CHECKING:
     import polars
@@ -117,6 +117,7 @@ def check(plan: Plan) -> None:
 
     Curiax's own are held to the same contract by the tests.
     """
+    require(plan)
     task, name = plan.setup.task, plan.method_entry.name
     if plan.task_entry.name not in TASKS and isinstance(task, AbstractTask):
         check_task_shapes(task, plan.task_entry.name)
@@ -202,6 +203,7 @@ def train(
         done = 0
         for chunk in training:
             refuse_nonfinite(plan, chunk, done)
+            refuse_nothing_left(plan, training.lost)
             chunks.append(chunk)
             done += next(iter(chunk.values())).shape[1]
             progress.advance(done, {name: value[:, -1] for name, value in chunk.items()})
@@ -220,12 +222,16 @@ def train(
     return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}, facts, training
 
 
-def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str]) -> dict[str, np.ndarray]:
-    """The metrics without the lost seeds; an error where none is left."""
-    if not lost:
-        return metrics
+def refuse_nothing_left(plan: Plan, lost: Mapping[int, str]) -> None:
+    """Stop when every seed is lost."""
     if len(lost) == len(plan.seeds):
         raise SimulatorError(f"task {plan.task_entry.name!r}: {next(iter(lost.values()))}. No seed is left. {REMEDY}")
+
+
+def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str]) -> dict[str, np.ndarray]:
+    """The metrics without the lost seeds."""
+    if not lost:
+        return metrics
     kept = [k for k, seed in enumerate(plan.seeds) if seed not in lost]
     warnings.warn(
         f"task {plan.task_entry.name!r}: {'; '.join(lost.values())}. The other {len(kept)} seeds are finished and "

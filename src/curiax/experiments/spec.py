@@ -211,6 +211,12 @@ def resolve(experiment: Experiment) -> Plan:
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
 
 
+def require(plan: Plan) -> None:
+    """Refuse a task that needs something which is not installed."""
+    if isinstance(plan.setup.task, AbstractHostTask):
+        plan.setup.task.require()
+
+
 def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Dotted names as a dictionary for each group."""
     known = (*GROUPS, "method", "task")

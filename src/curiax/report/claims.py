@@ -245,7 +245,7 @@ CLAIMS: tuple[PaperClaim, ...] = (
         ),
     ),
     PaperClaim(
-        "LBS covers 73 % of Half-Cheetah",
+        "LBS covers no less than around 73 % of Half-Cheetah",
         CHEETAH_TEXT,
         (Comparison(Side("lbs", HALF_CHEETAH), paper_mark(HALF_CHEETAH, "lbs"), "not less"),),
     ),

@@ -113,13 +113,18 @@ def draw_series(axis: Any, series: Series, look: dict[str, Any]) -> None:
 
 
 def label_ends(axis: Any, shown: Sequence[Series], look: dict[str, dict[str, Any]]) -> None:
-    """Names at the curves' ends instead of a legend, moved apart where they would overlap."""
+    """Names at the curves' ends instead of a legend, moved apart where they would overlap, and led back to them."""
     low, high = axis.get_ylim()
-    right = axis.get_xlim()[1]
+    left, right = axis.get_xlim()
+    gap = 0.055 * (high - low)
     ends = sorted((series.mean[-1], series.label) for series in shown)
-    for height, (_, label) in zip(apart([end for end, _ in ends], 0.055 * (high - low), high), ends, strict=True):
-        colour = look[label]["color"]
-        axis.text(right, height, f" {short(label)}", va="center", color=colour, fontweight="bold", clip_on=False)
+    for height, (end, label) in zip(apart([end for end, _ in ends], gap, high), ends, strict=True):
+        colour, beside = look[label]["color"], right
+        if abs(height - end) > gap / 2:
+            beside = right + 0.05 * (right - left)
+            axis.plot([right, beside], [end, height], color=colour, linewidth=0.8, clip_on=False)
+        axis.text(beside, height, f" {short(label)}", va="center", color=colour, fontweight="bold", clip_on=False)
+    axis.set(xlim=(left, right), ylim=(low, high))
 
 
 def short(label: str, most: int = 24) -> str:

@@ -168,13 +168,14 @@ class Lane:
         actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
         try:
             self.collect(actor, draws)
-        except CuriaxError:
-            raise
         except Exception as error:
-            raise SimulatorError(
-                f"the environments of seeds {', '.join(map(str, self.seeds))} failed at step {self.now + 1:,} of each: "
-                f"{type(error).__name__}: {error}. If they are your own, `curiax check` may find out why."
-            ) from error
+            whose = (
+                f"the environments of seeds {', '.join(map(str, self.seeds))} failed at step {self.now + 1:,} of each"
+            )
+            if isinstance(error, CuriaxError):
+                raise type(error)(f"{whose}: {error}") from error
+            hint = "If they are your own, `curiax check` may find out why."
+            raise SimulatorError(f"{whose}: {type(error).__name__}: {error}. {hint}") from error
         self.arrays, metrics = self._learn(self.arrays, self.tape.sent(self.fleet, self.device))
         return {name: np.asarray(value) for name, value in metrics.items()}
 
