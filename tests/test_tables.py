@@ -489,7 +489,7 @@ ORDER = "On Half-Cheetah LBS leads, ICM and Disagreement follow, then VIME, then
 
 def test_claims_about_mujoco_hold_where_the_numbers_are_the_papers() -> None:
     found = verdicts([*mazes(), *cheetahs()])
-    assert set(found) == {SOON, LATER, FAR, ORDER, "LBS covers 73 % of Half-Cheetah"}
+    assert set(found) == {SOON, LATER, FAR, ORDER, "LBS covers no less than around 73 % of Half-Cheetah"}
     assert set(found.values()) == {"held"}
 
 
