@@ -147,7 +147,7 @@ def test_state_is_put_back_in_another_process(task, tmp_path):
 
 
 def test_episodes_are_gymnasiums_from_the_reset_on():
-    """From our reset, forward pass included, HalfCheetah-v5 goes the same way to the last bit."""
+    """From our reset on, HalfCheetah-v5 goes the same way to the last bit."""
     env = gymnasium.make("HalfCheetah-v5").unwrapped
     env.reset(seed=0)
     task = HalfCheetah()

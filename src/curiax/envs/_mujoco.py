@@ -80,8 +80,6 @@ class AbstractMuJoCoFleet(AbstractFleet):
             rng = np.random.default_rng(int(seeds[k]))
             self.qpos[k] += rng.uniform(-0.1, 0.1, self.model.nq)
             self.qvel[k] += 0.1 * rng.standard_normal(self.model.nv)
-        # The forward pass sets the warm start, as Gymnasium's environments do at a reset.
-        self.batch.forward(chosen)
         self._begun(slice(None) if who is None else who)
 
     def state(self) -> dict[str, np.ndarray]:
