@@ -7,7 +7,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ._types import Scalar
 
@@ -86,3 +86,8 @@ class ReturnScale(eqx.Module):
         if order == "after":
             scaled = jnp.clip(scaled, -clip, clip)
         return ReturnScale(total, moments), scaled
+
+
+def valid_mean(values: Float[Array, "*lead"], valid: Bool[Array, "*lead"]) -> Scalar:
+    """Mean over the valid entries; 0 if there are none."""
+    return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
@@ -45,16 +46,9 @@ class AbstractAgent(eqx.Module):
         This default calls the compiled `act` at every step; an agent with a small network overrides it in
         NumPy, because one such call costs more than the network.
         """
-        arrays, static = eqx.partition(states, eqx.is_array)
-
-        def every(arrays: Any, obs: Array, noise: Array) -> Array:
-            state = eqx.combine(arrays, static)
-            return jax.vmap(lambda o, n: self.act(spec, state, o, n))(obs, noise)
-
-        call = jax.jit(jax.vmap(every))
 
         def act(t: int, obs: np.ndarray, out: np.ndarray) -> None:
-            out[...] = call(arrays, obs, noise[t])
+            out[...] = act_all(self, spec, states, jnp.asarray(obs), jnp.asarray(noise[t]))
 
         return act
 
@@ -63,3 +57,16 @@ class AbstractAgent(eqx.Module):
         self, spec: Spec, state: AgentState, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
     ) -> tuple[AgentState, dict[str, Scalar]]:
         """The state after learning from a rollout and the reward of each step, and diagnostics."""
+
+
+# Of the module, not of each rollout's actor: a program is compiled once for each agent and shape.
+@eqx.filter_jit
+def act_all(
+    agent: AbstractAgent, spec: Spec, states: AgentState, obs: Shaped[Array, "S N ..."], noise: Float[Array, "S N _"]
+) -> Shaped[Array, "S N ..."]:
+    """The actions of all seeds and environments."""
+
+    def one_seed(state: AgentState, obs: Array, noise: Array) -> Array:
+        return jax.vmap(lambda o, n: agent.act(spec, state, o, n))(obs, noise)
+
+    return eqx.filter_vmap(one_seed)(states, obs, noise)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from .._dist import Categorical, DiagGaussian
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
+from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
 from ..nn import MLP, Linear, generator, orthogonal
@@ -174,9 +175,7 @@ class Batch(eqx.Module):
 
 def mean_over(each: Float[Array, " B"], valid: Bool[Array, " B"] | None) -> Scalar:
     """The mean, of the valid samples only where some are not."""
-    if valid is None:
-        return jnp.mean(each)
-    return jnp.sum(jnp.where(valid, each, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
+    return jnp.mean(each) if valid is None else valid_mean(each, valid)
 
 
 class PPO(AbstractAgent):

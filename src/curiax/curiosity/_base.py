@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Float, PyTree
 
+from .._stats import valid_mean
 from .._types import PRNGKey, Scalar, Transition
 
 Memory = PyTree
@@ -75,11 +76,6 @@ def blanked(steps: Transition) -> Transition:
         return jnp.where(valid, x, jnp.zeros_like(x))
 
     return jax.tree.map(blank, steps)
-
-
-def valid_mean(values: Float[Array, "*lead"], valid: Bool[Array, "*lead"]) -> Scalar:
-    """Mean over the valid entries; 0 if there are none."""
-    return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
 def method_keys(model: AbstractCuriosity, key: PRNGKey, shape: tuple[int, ...]) -> tuple[Any, int | None]:

@@ -12,10 +12,10 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
-from .._stats import ReturnScale
+from .._stats import ReturnScale, valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import PRNGKey, Scalar, Transition
-from ._base import AbstractCuriosity, Memory, blanked, score, start_memory, valid_mean
+from ._base import AbstractCuriosity, Memory, blanked, score, start_memory
 
 
 @dataclass(frozen=True)

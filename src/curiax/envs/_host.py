@@ -73,9 +73,9 @@ class AbstractFleet(abc.ABC):
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Put a state back exactly; it may come from another process."""
 
-    def render(self, index: int, width: int, height: int) -> np.ndarray:
-        """A picture `[height, width, 3]` of one environment, as bytes."""
-        raise NotImplementedError
+    def render(self, index: int, width: int, height: int) -> np.ndarray | None:
+        """A picture `[height, width, 3]` of one environment, as bytes; None for a map of the tracked point instead."""
+        return None
 
     def close(self) -> None:
         """Free what the simulators hold; the fleet is not used afterwards."""

@@ -275,8 +275,9 @@ class RemoteFleet(AbstractFleet):
         self._noise[:], self.record[:, -1] = state["screen"], state["stopped"]
         self._show()
 
-    def render(self, index: int, width: int, height: int) -> np.ndarray:
-        return with_television(self.inner.render(index, width, height), self._noise[index])
+    def render(self, index: int, width: int, height: int) -> np.ndarray | None:
+        picture = self.inner.render(index, width, height)
+        return None if picture is None else with_television(picture, self._noise[index])
 
     def close(self) -> None:
         self.inner.close()

@@ -178,7 +178,10 @@ class HostInstance(AbstractInstance):
         return *self._shown(), float(self.fleet.reward[0]), *ended
 
     def picture(self) -> np.ndarray:
-        return self.fleet.render(0, 640, 480)
+        drawn = self.fleet.render(0, 640, 480)
+        if drawn is None:
+            raise gymnasium.error.UnsupportedMode("this task has no drawing of itself.")
+        return drawn
 
     def close(self) -> None:
         self.fleet.close()

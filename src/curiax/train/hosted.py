@@ -147,11 +147,7 @@ class Lane:
             return jax.random.bits(jax.random.fold_in(root, Stream.FIRST_RESET), (envs,))
 
         self.fleet.reset(np.asarray(jax.vmap(first)(self.train_state.root)).reshape(-1))
-        self.tape.obs[-1] = self._seen()
-
-    def _seen(self) -> np.ndarray:
-        """What the fleet shows now, as agent and model see it."""
-        return self._normalised(self._raw())
+        self.tape.obs[-1] = self._normalised(self._raw())
 
     def _normalised(self, obs: np.ndarray) -> np.ndarray:
         """Observations by the statistics as they are."""

@@ -114,10 +114,8 @@ class HostWorld(AbstractWorld):
         return np.asarray(jax.random.bits(key, (1,)))
 
     def picture(self, width: int, height: int) -> film.Picture | None:
-        try:
-            return np.asarray(self._fleet.render(0, width, height), np.uint8) if self._draws else None
-        except NotImplementedError:
-            return None
+        picture = self._fleet.render(0, width, height) if self._draws else None
+        return None if picture is None else np.asarray(picture, np.uint8)
 
     def close(self) -> None:
         self._fleet.close()
