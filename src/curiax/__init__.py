@@ -15,6 +15,7 @@ from ._version import __version__
 from .agents import PPOSettings
 from .curiosity import AbstractCuriosity, Learner, LearnerSettings
 from .envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
+from .experiments.options import RunOptions
 from .experiments.run import RunResult, run
 from .experiments.spec import Experiment, resolve
 from .integrations import gymnasium as _gymnasium
@@ -44,6 +45,7 @@ __all__ = [
     "PRNGKey",
     "RemoteSettings",
     "Rollout",
+    "RunOptions",
     "RunResult",
     "Scalar",
     "SimulatorError",

@@ -31,6 +31,7 @@ from ..train import devices
 from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
 from ..train.hosted import Lane, open_lanes, run_lanes
 from . import folder, saved
+from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .spec import Experiment, Plan, require, resolve
@@ -80,7 +81,11 @@ class RunResult:
 
 
 def run(
-    experiment: Experiment, out: str | Path | None = None, *, progress: AbstractProgress | None = None
+    experiment: Experiment,
+    out: str | Path | None = None,
+    *,
+    progress: AbstractProgress | None = None,
+    options: RunOptions | None = None,
 ) -> RunResult:
     """Train every seed of an experiment.
 
@@ -92,6 +97,7 @@ def run(
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UsageError(f"out = {out!r}: must be a folder's path, or None to keep the results in memory.")
     devices.prepare()
+    options = options or RunOptions()
     plan = resolve(experiment)
     where = None if out is None else Path(out)
     done = None if where is None else folder.existing_run(where, plan.identity)

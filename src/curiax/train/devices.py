@@ -15,8 +15,8 @@ def cpu_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def prepare() -> None:
-    """Make one JAX device of every core, and keep compiled programs between processes.
+def prepare(count: int | None = None) -> None:
+    """Make one JAX device of every core, or `count` of them, and keep compiled programs between processes.
 
     One device per core is what lets seeds run side by side: extra threads inside one device buy nothing for
     networks this small. It must happen before JAX starts; where JAX is already running, its devices are used
@@ -25,7 +25,7 @@ def prepare() -> None:
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         try:
             if jax.config.jax_num_cpu_devices < 1:  # pyright: ignore[reportAttributeAccessIssue]
-                jax.config.update("jax_num_cpu_devices", cpu_cores())
+                jax.config.update("jax_num_cpu_devices", count or cpu_cores())
         except RuntimeError:
             pass
     folder = os.environ.get("CURIAX_CACHE", "")

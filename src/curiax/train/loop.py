@@ -112,6 +112,8 @@ class Setup(eqx.Module):
     agent: AbstractAgent
     learner: Learner
     loop: LoopSettings = eqx.field(static=True)
+    #: What happens to values that no computation should see: the run stops, or goes on without them.
+    on_nonfinite: Literal["stop", "mask"] = eqx.field(static=True, default="stop")
 
     def normalise(self, stats: Moments, obs: Array) -> Array:
         """Observations as agent and model see them."""

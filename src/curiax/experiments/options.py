@@ -1,0 +1,44 @@
+"""How a run is carried out: what keeps it safe, not what it computes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from .._errors import UsageError
+
+OnNonfinite = Literal["stop", "mask"]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out; two runs that differ only here are the same run.
+
+    Args:
+        checkpoint_seconds: at least so long between checkpoints, which are written at the next border of a chunk of
+            iterations; infinity writes them only when the run is told to stop.
+        keep: how many checkpoints stay until the run is finished.
+        on_nonfinite: what happens at a NaN, an infinity or a value beyond all bounds: `stop` ends the run and says
+            where it was; `mask` leaves the step or the gradient out, counts it, and goes on.
+        allow_drift: continue a run that was begun with other versions of packages or another layout of devices: the
+            last bits will differ, and the manifest says so.
+        wait: where another process works on the same run, wait for it instead of leaving.
+    """
+
+    checkpoint_seconds: float = 15.0
+    keep: int = 3
+    on_nonfinite: OnNonfinite = "stop"
+    allow_drift: bool = False
+    wait: bool = False
+
+    def __post_init__(self) -> None:
+        seconds = self.checkpoint_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds) or seconds < 0:
+            raise UsageError(f"checkpoint_seconds = {seconds!r}: must be a number of seconds, 0 or more.")
+        if isinstance(self.keep, bool) or not isinstance(self.keep, int) or self.keep < 1:
+            raise UsageError(f"keep = {self.keep!r}: must be 1 or more.")
+        if self.on_nonfinite not in get_args(OnNonfinite):
+            raise UsageError(
+                f"on_nonfinite = {self.on_nonfinite!r}: must be one of {', '.join(get_args(OnNonfinite))}."
+            )
