@@ -8,8 +8,9 @@
         step.json                                whose state it is, and a digest of every array and metrics file
 
 A step is made in a hidden folder and renamed, which is the moment from which it exists. Orbax does not notice a
-flipped bit in its files, so every array is compared with its own digest when it is read, and `step.json` with the
-digest of its own text. Orbax's manager of steps is not used: arrays and digests must appear by one and the same rename.
+flipped bit in its files, and where it notices damage it does so with pages of noise, so every file is compared with its
+digest before Orbax reads it, every array with its own afterwards, and `step.json` with the digest of its own text.
+Orbax's manager of steps is not used: arrays and digests must appear by one and the same rename.
 """
 
 from __future__ import annotations
@@ -77,6 +78,12 @@ def state_digest(arrays: Mapping[str, np.ndarray]) -> str:
     """One digest of a whole state: two runs with the same one ended with the same bits."""
     text = json.dumps({name: array_digest(array) for name, array in arrays.items()}, sort_keys=True)
     return digest(text.encode())
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """A digest of every file in a folder, by its path in it."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): digest(path.read_bytes()) for path in found}
 
 
 def step_name(iteration: int) -> str:
@@ -170,17 +177,18 @@ class Checkpoints:
     def save(self, snapshot: Snapshot, chunks: Sequence[HostMetrics]) -> None:
         """One more step: the metrics since the last one, then the state; the oldest step goes."""
         self._add_metrics(snapshot.iteration, chunks)
-        body = {
-            "iteration": snapshot.iteration,
-            "identity": self.identity,
-            "facts": dict(snapshot.facts),
-            "arrays": {name: array_digest(array) for name, array in snapshot.arrays.items()},
-            "metrics": self.segments,
-        }
         stage = self.folder / f".writing-{uuid.uuid4().hex[:8]}"
         try:
             stage.mkdir()
             write_arrays(stage / ARRAYS, snapshot.arrays)
+            body = {
+                "iteration": snapshot.iteration,
+                "identity": self.identity,
+                "facts": dict(snapshot.facts),
+                "arrays": {name: array_digest(array) for name, array in snapshot.arrays.items()},
+                "files": file_digests(stage / ARRAYS),
+                "metrics": self.segments,
+            }
             write_text(stage / STEP, sealed(body))
             target = self.folder / step_name(snapshot.iteration)
             if target.exists():
@@ -317,6 +325,10 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
         raise CheckpointError(f"{STEP} belongs to another run")
     if step.name != step_name(body["iteration"]):
         raise CheckpointError(f"{STEP} belongs to {step_name(body['iteration'])}")
+    found = file_digests(step / ARRAYS)
+    for name in sorted({*found, *body["files"]}):
+        if found.get(name) != body["files"].get(name):
+            raise CheckpointError(f"{ARRAYS}/{name} {'does not match its digest' if name in found else 'is missing'}")
     try:
         arrays = read_arrays(step / ARRAYS, body["arrays"])
     except CheckpointError:

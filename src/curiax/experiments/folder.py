@@ -24,6 +24,8 @@ MANIFEST, METRICS = "manifest.json", "metrics.parquet"
 #: In the name of the hidden folder that versions before 0.4 wrote a run to.
 UNFINISHED = ".partial-"
 LOCK, HOLDER = "lock", "holder.txt"
+#: How often a folder that vanishes is made anew before it counts as unwritable.
+ATTEMPTS = 20
 #: What the folder of a run that is not finished may hold.
 OF_A_RUN = {CHECKPOINTS, METRICS, "agents.json", "agents.safetensors"}
 REMEDY = "remove the folder to run it again, or choose another --out."
@@ -102,27 +104,36 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
                     folder.rmdir()
 
 
+def unwritable(folder: Path, error: OSError) -> OutputError:
+    """An error about a place that takes no files."""
+    return OutputError(f"cannot write to {folder}: {error.strerror or error}. Choose another --out.")
+
+
 @contextlib.contextmanager
 def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
     """Hold the lock of a run's folder; the kernel frees it whatever becomes of the process."""
-    while True:
+    lock = FileLock(checkpoints / LOCK, timeout=-1 if wait else 0)
+    gone = FileNotFoundError("it vanishes as soon as it is made")
+    for _ in range(ATTEMPTS):
         try:
             checkpoints.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(checkpoints / LOCK, timeout=-1 if wait else 0)
             lock.acquire()
         except Timeout:
             raise BusyError(
                 f"another process works on this run{holder(checkpoints)}: {folder}. Let it finish, or "
                 "choose another --out; --wait waits for it."
             ) from None
-        except FileNotFoundError:
-            continue  # removed by the process that was waited for, between two lines of ours
+        except FileNotFoundError as error:
+            gone = error  # perhaps removed by the process that was waited for, between two lines of ours
+            continue
         except OSError as error:
-            raise OutputError(f"cannot write to {folder}: {error.strerror or error}. Choose another --out.") from None
+            raise unwritable(folder, error) from None
         # Whoever held it before may have removed the file, and with it what this lock means.
         if (checkpoints / LOCK).exists():
             break
         lock.release()
+    else:
+        raise unwritable(folder, gone)
     try:
         with contextlib.suppress(OSError):
             (checkpoints / HOLDER).write_text(f"process {os.getpid()} on {platform.node()}")

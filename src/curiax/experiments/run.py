@@ -112,7 +112,8 @@ def run(
         with folder.claimed(where, wait=options.wait) as checkpoints:
             if folder.read_manifest(where) is None:
                 store = Checkpoints(checkpoints, plan.identity, options.keep)
-                devices.prepare(store.layout())
+                # Never fewer than there are cores: other runs of this process want them.
+                devices.prepare(max(store.layout() or 0, devices.cpu_cores()))
                 return carry_out(plan, where, store, progress, options, begun)
 
 

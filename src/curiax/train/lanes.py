@@ -17,7 +17,8 @@ from .devices import cpu_cores, lane_devices
 from .hosted import HostMetrics, Lane
 from .loop import Setup
 
-#: No lane is further ahead of the slowest: a border that all lanes still have before them is never far away.
+#: No lane is further ahead of the slowest, nor of whoever takes what it delivers: a border that all lanes have still
+#: before them is never far away, and no heap of undelivered metrics grows.
 LEAD = 3
 
 
@@ -34,13 +35,13 @@ class Border:
     def __init__(self, lanes: int, first: int = 0) -> None:
         self._news = threading.Condition()
         #: The iteration that each lane is in.
-        self._running, self._agreed = [first] * lanes, -1
+        self._running, self._taken, self._agreed = [first] * lanes, first, -1
         self._over = False
 
     def begin(self, iteration: int) -> bool:
         """Wait for slower lanes before an iteration; False if the lane should end instead."""
         with self._news:
-            self._news.wait_for(lambda: self._over or iteration - min(self._running) < LEAD)
+            self._news.wait_for(lambda: self._over or iteration - min(self._taken, *self._running) < LEAD)
             return not self._over
 
     def passes(self, lane: int, done: int) -> bool:
@@ -49,6 +50,12 @@ class Border:
             self._running[lane] = done
             self._news.notify_all()
             return done == self._agreed
+
+    def take(self, done: int) -> None:
+        """What all lanes delivered up to here has been dealt with."""
+        with self._news:
+            self._taken = done
+            self._news.notify_all()
 
     def ask(self) -> None:
         """Agree on the first border that every lane has still before it; there is none near the end of the run."""
@@ -104,7 +111,7 @@ def run_lanes(
         thread.start()
     waiting: list[list[Delivery]] = [[] for _ in lanes]
     try:
-        for _ in range(first, iterations):
+        for iteration in range(first, iterations):
             while not all(waiting):
                 number, item = done.get()
                 if isinstance(item, BaseException):
@@ -113,6 +120,7 @@ def run_lanes(
             parts = [queued.pop(0) for queued in waiting]
             metrics = {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics}
             yield Delivery(metrics, joined_states(parts))
+            border.take(iteration + 1)
     finally:
         border.end()
         for thread in threads:

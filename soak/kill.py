@@ -1,0 +1,153 @@
+"""`kill -9` at random moments, half of them aimed at saves: what is left must be what an undisturbed run leaves.
+
+Every method on both families of tasks. Each run is killed and called again until it has had its share, then left to
+finish, and compared to the bit with a run that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from common import SETTINGS, STEPS, TASKS, ending, say
+
+from curiax import Experiment
+from curiax.experiments.registry import METHODS
+
+#: A checkpoint is due after so many seconds.
+SECONDS = 0.4
+ITERATIONS = {"mountain-car": 600, "half-cheetah": 60}
+
+
+class Victim:
+    """One experiment, its folder, and the process that works on it."""
+
+    def __init__(self, base: Path, task: str, method: str, seed: int) -> None:
+        self.name, self.rng = f"{method} on {task}", random.Random(f"{seed} {task} {method}")
+        self.folder = base / f"{task}-{method}"
+        self.folder.mkdir(parents=True)
+        experiment = Experiment(task, method, seeds=(0, 3, 5), steps=STEPS * ITERATIONS[task], settings=SETTINGS)
+        self.experiment = experiment.as_json()
+
+    def call(self, out: str) -> subprocess.Popen[bytes]:
+        """Start a process on the run."""
+        job = self.folder / f"{out}.json"
+        told = {"experiment": self.experiment, "out": str(self.folder / out), "seconds": SECONDS}
+        job.write_text(json.dumps({**told, "diary": str(self.folder / f"{out}.diary")}))
+        script = Path(__file__).with_name("victim.py")
+        with (self.folder / f"{out}.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, str(script), str(job)], stdout=log, stderr=log)
+
+    def reached(self) -> list[tuple[int, float]]:
+        """The borders passed since the last start, with their times."""
+        diary = self.folder / "killed.diary"
+        lines = diary.read_text().splitlines() if diary.exists() else []
+        last = max((k for k, line in enumerate(lines) if line.startswith("start")), default=0)
+        pairs = [line.split() for line in lines[last + 1 :]]
+        return [(int(pair[0]), float(pair[1])) for pair in pairs if len(pair) == 2]
+
+
+def steps_on_disk(checkpoints: Path) -> list[int]:
+    """The steps that exist now."""
+    return sorted(int(path.name.partition("-")[2]) for path in checkpoints.glob("step-*"))
+
+
+def disturb(victim: Victim, aimed: bool, deadline: float) -> dict[str, Any] | None:
+    """One call, killed at a random moment or in the middle of a save; None if it finished before."""
+    checkpoints = victim.folder / "killed" / "checkpoints"
+    process = victim.call("killed")
+    begun = time.monotonic()
+    while process.poll() is None and not victim.reached() and time.monotonic() - begun < deadline:
+        if not aimed and victim.rng.random() < 0.002:
+            break  # now and then before training begins: while it imports, reads or compiles
+        time.sleep(0.01)
+    moment = time.monotonic() + victim.rng.uniform(0.0, 2.5)
+    while process.poll() is None and time.monotonic() < moment:
+        time.sleep(0.002)
+    while aimed and process.poll() is None and not any(checkpoints.glob(".writing-*")):
+        time.sleep(0.0005)
+    if aimed:
+        time.sleep(victim.rng.uniform(0.0, 0.15))
+    if process.poll() is not None:
+        if process.returncode != 0:
+            raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'killed.log').read_text()[-2000:]}")
+        return None
+    process.kill()
+    process.wait()
+    now, borders, kept = time.time(), victim.reached(), steps_on_disk(checkpoints)
+    saving = any(checkpoints.glob(".writing-*"))
+    newest = kept[-1] if kept else 0
+    # When the newest step's border was passed: what came after it must be done again.
+    since = next((at for iteration, at in borders if iteration >= newest), None)
+    repeated = now - since if borders and since is not None else 0.0
+    return {"saving": saving, "iterations": (borders[-1][0] - newest) if borders else 0, "seconds": repeated}
+
+
+def torment(victim: Victim, kills: int, aims: list[bool]) -> dict[str, Any]:
+    """Kill a run so many times, anew where it finishes too early, and compare it with an undisturbed one."""
+    undisturbed = victim.call("whole")
+    if undisturbed.wait() != 0:
+        raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'whole.log').read_text()[-2000:]}")
+    expected = ending(victim.folder / "whole")
+    found: list[dict[str, Any]] = []
+    finished = equal = 0
+    while len(found) < kills or finished == 0:
+        want = len(found) < kills
+        killed = disturb(victim, aims[len(found)], 120.0) if want else None
+        if killed is not None:
+            found.append(killed)
+            continue
+        if not want and victim.call("killed").wait() != 0:
+            raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'killed.log').read_text()[-2000:]}")
+        finished += 1
+        equal += ending(victim.folder / "killed") == expected
+        continued = json.loads((victim.folder / "killed" / "manifest.json").read_text())["continued"]
+        say(f"{victim.name}: {len(found)} kills, continued {len(continued)} times, equal {equal} of {finished}")
+        shutil.rmtree(victim.folder / "killed")
+    return {"kills": found, "finished": finished, "equal": equal}
+
+
+def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
+    """So many kills, dealt out over all methods and both tasks."""
+    begun = time.monotonic()
+    pairs = [(task, method) for method in METHODS for task in TASKS]
+    shares = [kills // len(pairs) + (k < kills % len(pairs)) for k in range(len(pairs))]
+    with tempfile.TemporaryDirectory() as folder:
+        victims = [Victim(Path(folder), task, method, seed) for task, method in pairs]
+        with ThreadPoolExecutor(workers) as pool:
+            jobs = [
+                pool.submit(torment, victim, share, [k % 2 == 0 for k in range(share + 1)])
+                for victim, share in zip(victims, shares, strict=True)
+                if share
+            ]
+            results = [job.result() for job in jobs]
+    found = [kill for result in results for kill in result["kills"]]
+    again = [kill["seconds"] for kill in found]
+    return {
+        "kills": len(found),
+        "kills_during_a_save": sum(kill["saving"] for kill in found),
+        "experiments": len(jobs),
+        "runs_finished": sum(result["finished"] for result in results),
+        "runs_bit_identical": sum(result["equal"] for result in results),
+        "checkpoint_seconds": SECONDS,
+        "work_repeated_seconds": {"mean": round(sum(again) / len(again), 3), "most": round(max(again), 3)},
+        "work_repeated_iterations_most": max(kill["iterations"] for kill in found),
+        "seconds": round(time.monotonic() - begun, 1),
+        "passed": all(result["equal"] == result["finished"] for result in results),
+    }
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--kills", type=int, default=200)
+    options.add_argument("--seed", type=int, default=0)
+    print(json.dumps(soak(options.parse_args().kills, options.parse_args().seed), indent=2))

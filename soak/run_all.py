@@ -1,0 +1,80 @@
+"""Every check of reliability in its long form; the figures go to results/reliability.json, with the command.
+
+On a quiet machine of two cores it takes about an hour. `--only kill` runs one check and renews its entry; `--quick`
+is a rehearsal with small numbers, and writes nothing but to --out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import bits
+import corruption
+import cost
+import fuzz
+import kill
+import memory
+import nonfinite
+import sweep
+from common import ROOT, say
+
+#: Each check in its long form and as a rehearsal, in the order in which they run: what wants a quiet machine first.
+CHECKS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any]]]] = {
+    "checkpoint_cost": (cost.soak, lambda: cost.soak(1, ("mountain-car",))),
+    "memory": (memory.soak, lambda: memory.soak(200)),
+    "same_bits": (bits.soak, bits.soak),
+    "corruption": (corruption.soak, lambda: corruption.soak(methods=("lbs",))),
+    "nonfinite": (lambda: nonfinite.soak(200, 0), lambda: nonfinite.soak(10, 0)),
+    "fuzz": (lambda: fuzz.soak(10_000, 0), lambda: fuzz.soak(200, 0)),
+    "kill": (kill.soak, lambda: kill.soak(8)),
+    "sweep": (sweep.soak, lambda: sweep.soak(3)),
+}
+RESULTS = ROOT / "results" / "reliability.json"
+
+
+def commit() -> str:
+    """The commit that is checked out, and whether the tree differs from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+changes" if git("status", "--porcelain", "src", "soak") else "")
+
+
+def main() -> int:
+    """Run the checks and keep their figures; 1 if one of them failed."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--out", type=Path, default=RESULTS, help="file of the figures (default %(default)s)")
+    options.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), help="these checks")
+    options.add_argument("--quick", action="store_true", help="rehearse with small numbers")
+    said = options.parse_args()
+    if said.quick and said.out == RESULTS:
+        options.error("--quick: give another file with --out")
+    kept: dict[str, Any] = json.loads(said.out.read_text()) if said.out.exists() else {}
+    for name in said.only:
+        say(f"=== {name}")
+        long, short = CHECKS[name]
+        about = {
+            "command": f"python soak/run_all.py --only {name}" + (" --quick" if said.quick else ""),
+            "commit": commit(),
+            "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+        }
+        kept[name] = {**about, **(short if said.quick else long)()}
+        said.out.parent.mkdir(parents=True, exist_ok=True)
+        said.out.write_text(json.dumps(kept, indent=2) + "\n")
+    for name in said.only:
+        say(f"{'passed' if kept[name]['passed'] else 'FAILED':7s} {name}")
+    return 0 if all(kept[name]["passed"] for name in said.only) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,459 @@
+"""Checkpoints: whatever happens to a run or to its files, what continues is exactly what would have been."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import corruption
+import kill
+import numpy as np
+import pytest
+from common import ending
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from small import SMALL
+
+import curiax
+from curiax._errors import BusyError, CheckpointError, Interrupted
+from curiax.experiments import checkpoint, folder
+from curiax.experiments import run as running
+from curiax.experiments.checkpoint import Checkpoints, Snapshot
+from curiax.experiments.progress import Silent
+from curiax.train import devices
+from curiax.train.lanes import LEAD, Border
+
+IDENTITY = {"task": "t", "settings": {}}
+EVERY_BORDER = curiax.RunOptions(checkpoint_seconds=0.0)
+
+
+class At(Silent):
+    """Does something when a run reaches an iteration."""
+
+    def __init__(self, iteration: int, act: Callable[[], None]) -> None:
+        self.iteration, self.act, self.said = iteration, act, list[str]()
+
+    def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
+        if iteration == self.iteration:
+            self.act()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture(autouse=True)
+def written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training waits for every checkpoint, so that tests know which ones there are."""
+    save = checkpoint.Keeper.save
+
+    def save_and_wait(keeper: checkpoint.Keeper, snapshot: Snapshot) -> None:
+        save(keeper, snapshot)
+        keeper.wait()
+
+    monkeypatch.setattr(checkpoint.Keeper, "save", save_and_wait)
+
+
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def crash() -> None:
+    raise MemoryError("as good as killed")
+
+
+def experiment(
+    task: str = "mountain-car", method: str = "ngu", iterations: int = 10, **changes: Any
+) -> curiax.Experiment:
+    """With everything that a run can carry: a memory of episodes, a pool of rollouts, several environments."""
+    small = {**SMALL, "loop.envs": 2, "loop.rollout": 64, "learner.replay": 2, **changes}
+    return curiax.Experiment(task, method, seeds=(0, 4, 7), steps=128 * iterations, settings=small)
+
+
+def stop_and_continue(what: curiax.Experiment, out: Path, act: Callable[[], None], error: type[BaseException]) -> Any:
+    """Run, be stopped at the fifth iteration, run again."""
+    with pytest.raises(error) as caught:
+        curiax.run(what, out, progress=At(5, act), options=EVERY_BORDER)
+    assert not (out / "manifest.json").exists()
+    return caught.value, curiax.run(what, out)
+
+
+@pytest.mark.parametrize("task", ["mountain-car", "half-cheetah", "gymnasium:CartPole-v1"])
+@pytest.mark.parametrize(("act", "error"), [(crash, MemoryError), (send(signal.SIGTERM), Interrupted)])
+def test_a_run_that_was_stopped_continues_to_the_same_bits(
+    task: str, act: Callable[[], None], error: type[BaseException], tmp_path: Path
+) -> None:
+    what = experiment(task)
+    curiax.run(what, tmp_path / "whole")
+    _, again = stop_and_continue(what, tmp_path / "stopped", act, error)
+    assert ending(tmp_path / "stopped") == ending(tmp_path / "whole")
+    (told,) = again.manifest["continued"]
+    assert 1 <= told["iteration"] <= 9
+    assert sorted(path.name for path in (tmp_path / "stopped").iterdir()) == sorted(
+        ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
+    )
+
+
+@pytest.mark.parametrize("method", ["lbs", "vime", "ride", "disagreement"])
+def test_every_kind_of_method_continues_to_the_same_bits(method: str, tmp_path: Path) -> None:
+    what = experiment(method=method)
+    whole = curiax.run(what)
+    _, again = stop_and_continue(what, tmp_path / "run", crash, MemoryError)
+    assert again.manifest["digest"] == whole.manifest["digest"]
+    assert again.metrics.equals(whole.metrics)
+
+
+def test_being_told_to_stop_says_how_to_continue(tmp_path: Path) -> None:
+    progress = At(2, send(signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(
+        Interrupted, match=r"stopped at step \d+ of 1,280, all of it saved in .*run\. To continue: "
+    ) as told:
+        curiax.run(experiment(), tmp_path / "run", progress=progress)
+    assert told.value.exit_code == 130
+    assert "Ctrl-C again leaves at once" in progress.said[0]
+    assert signal.getsignal(signal.SIGINT) is before
+    assert isinstance(told.value, KeyboardInterrupt), "no `except Exception` in a user's loop may swallow it"
+
+
+def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        send(signal.SIGINT)()
+        send(signal.SIGINT)()
+
+    with pytest.raises(KeyboardInterrupt) as told:
+        curiax.run(experiment(), tmp_path / "run", progress=At(2, twice))
+    assert not isinstance(told.value, Interrupted)
+
+
+def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopping(running.Training):
+        def __init__(self, *args: Any) -> None:
+            send(signal.SIGTERM)()
+            raise AssertionError("went on")
+
+    monkeypatch.setattr(running, "Training", Stopping)
+    with pytest.raises(Interrupted, match="before training began"):
+        curiax.run(experiment(), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_folder_a_stop_is_a_stop() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        curiax.run(experiment(), progress=At(2, send(signal.SIGINT)))
+
+
+@pytest.mark.parametrize("task", ["mountain-car", "half-cheetah"])
+def test_kill_minus_nine(task: str, tmp_path: Path) -> None:
+    """The short form of soak/kill.py: one kill in the middle of a save, one at any moment."""
+    found = kill.torment(kill.Victim(tmp_path, task, "lbs", 1), 2, [True, False, False])
+    assert found["equal"] == found["finished"] >= 1
+    assert len(found["kills"]) == 2
+
+
+def test_damaged_files_are_found() -> None:
+    """The short form of soak/corruption.py: every file of one run's checkpoints, five kinds of damage."""
+    found = corruption.soak(1, ("random",), ("mountain-car",))
+    assert found["misses"] == []
+    assert found["files"] >= 12
+    for outcomes in found["outcomes"].values():
+        assert outcomes["fell back"] > 0
+
+
+def steps(store: Path) -> list[str]:
+    return sorted(path.name for path in store.glob("step-*"))
+
+
+def test_a_damaged_step_is_named_and_set_aside_and_the_run_ends_as_it_would_have(tmp_path: Path) -> None:
+    what = experiment()
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    store = tmp_path / "run" / "checkpoints"
+    newest, before = steps(store)[-1], steps(store)[-2]
+    data = max((store / newest / "arrays").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    corruption.flip(data, data, corruption.random.Random(0))
+    with pytest.warns(
+        UserWarning, match=rf"{newest} is damaged \(arrays/.*does not match its digest\).*{before} is used"
+    ):
+        again = curiax.run(what, tmp_path / "run", options=EVERY_BORDER)
+    assert again.manifest["digest"] == curiax.run(what).manifest["digest"]
+
+
+def test_with_no_sound_step_left_the_run_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+    what = experiment()
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    for path in (tmp_path / "run" / "checkpoints").glob("step-*/step.json"):
+        path.write_bytes(path.read_bytes()[:100])
+    before = corruption.contents(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=r"no checkpoint in .* is sound: step-\d+: step.json.*Nothing was touched"
+    ):
+        curiax.run(what, tmp_path / "run")
+    after = corruption.contents(tmp_path)
+    assert {name: data for name, data in after.items() if "holder" not in name} == {
+        name: data for name, data in before.items() if "holder" not in name
+    }
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MemoryError):
+        curiax.run(experiment(), tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    with pytest.raises(curiax.OutputError, match=r"another run, which is not finished .*differs in ppo.clip"):
+        curiax.run(experiment(**{"ppo.clip": 0.1}), tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(curiax.OutputError, match="not a Curiax run"):
+        curiax.run(experiment(), tmp_path / "run")
+
+
+def test_other_versions_are_refused_unless_drift_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = experiment()
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    true = running.installed
+    monkeypatch.setattr(running, "installed", lambda plan: {**true(plan), "optax": "9.9"})
+    with pytest.raises(CheckpointError, match=r"optax \S+ → 9.9.*--allow-drift"):
+        curiax.run(what, tmp_path / "run")
+    found = curiax.run(what, tmp_path / "run", options=curiax.RunOptions(allow_drift=True))
+    assert "9.9" in found.manifest["continued"][0]["drift"][0]
+
+
+def test_fewer_devices_are_a_drift_and_the_layout_is_kept_where_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = experiment()
+    with monkeypatch.context() as patch:
+        patch.setattr(devices, "devices_for", lambda seeds, count=None: devices.jax.devices()[:1])
+        for name in ("few", "few again"):
+            with pytest.raises(MemoryError):
+                curiax.run(what, tmp_path / name, progress=At(5, crash), options=EVERY_BORDER)
+        alone = curiax.run(what)
+    # Begun on one device, continued where there are two: still on one.
+    assert curiax.run(what, tmp_path / "few").manifest["digest"] == alone.manifest["digest"]
+    # Begun on two, continued where there is one.
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "many", progress=At(5, crash), options=EVERY_BORDER)
+    monkeypatch.setattr(devices, "devices_for", lambda seeds, count=None: devices.jax.devices()[:1])
+    with pytest.raises(CheckpointError, match="devices 2 → 1"):
+        curiax.run(what, tmp_path / "many")
+    drifted = curiax.run(what, tmp_path / "many", options=curiax.RunOptions(allow_drift=True))
+    np.testing.assert_allclose(
+        drifted.metrics["bonus/mean"].to_numpy(), alone.metrics["bonus/mean"].to_numpy(), rtol=0.05
+    )
+
+
+def test_two_processes_on_one_folder(tmp_path: Path) -> None:
+    what, out = experiment(), tmp_path / "run"
+    with folder.claimed(out):
+        with pytest.raises(BusyError, match=rf"another process works on this run \(process {os.getpid()} on .*--wait"):
+            curiax.run(what, out)
+        waiting = threading.Thread(
+            target=curiax.run, args=(what, out), kwargs={"options": curiax.RunOptions(wait=True)}
+        )
+        waiting.start()
+        time.sleep(0.3)
+        assert waiting.is_alive()
+    waiting.join(120)
+    assert curiax.run(what, out).reused
+
+
+def test_a_claim_that_saved_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with folder.claimed(tmp_path / "run"):
+        assert (tmp_path / "run" / "checkpoints").is_dir()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with folder.claimed(tmp_path / "mine"):
+        pass
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+def test_checkpoints_of_a_finished_run_are_removed_when_it_is_read(tmp_path: Path) -> None:
+    """Killed between the manifest and the cleaning up."""
+    what = experiment(method="random", iterations=2)
+    curiax.run(what, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "step-000000001").mkdir(parents=True)
+    assert curiax.run(what, tmp_path / "run").reused
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_full_disk_ends_the_run_and_leaves_the_step_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    what, true, calls = experiment(), checkpoint.write_arrays, list[int]()
+
+    def full(where: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        true(where, arrays)
+
+    monkeypatch.setattr(checkpoint, "write_arrays", full)
+    with pytest.raises(curiax.CuriaxError, match=r"iteration \d+ could not be written.*No space left.*intact") as told:
+        curiax.run(what, tmp_path / "run", progress=At(99, crash), options=EVERY_BORDER)
+    assert told.value.exit_code == 1
+    assert len(steps(tmp_path / "run" / "checkpoints")) == 1
+    assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
+    monkeypatch.undo()
+    assert curiax.run(what, tmp_path / "run").manifest["digest"] == curiax.run(what).manifest["digest"]
+
+
+FULL = """
+import resource, sys, curiax
+from small import SMALL
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+what = curiax.Experiment("mountain-car", "lbs", seeds=2, steps=128 * 400, settings=SMALL)
+try:
+    curiax.run(what, sys.argv[1], options=curiax.RunOptions(checkpoint_seconds=0.2))
+except curiax.CuriaxError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
+def test_a_disk_that_takes_no_more_bytes_for_real(tmp_path: Path) -> None:
+    """The kernel refuses to let files grow: Orbax's own errors, not ours, must become a message."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "run")], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    assert done.returncode == 1, done.stderr[-2000:]
+    assert "could not be written" in done.stdout
+
+
+@pytest.mark.parametrize("when", [3, 10])
+def test_a_folder_that_vanishes_is_a_message(when: int, tmp_path: Path) -> None:
+    """In the middle of the run, and after its last iteration."""
+    vanish = At(when, lambda: shutil.rmtree(tmp_path / "run"))
+    with pytest.raises(curiax.CuriaxError, match=r"could not be written to .*run.*"):
+        curiax.run(experiment(), tmp_path / "run", progress=vanish, options=EVERY_BORDER)
+
+
+def test_only_a_few_steps_are_kept(tmp_path: Path) -> None:
+    few = curiax.RunOptions(checkpoint_seconds=0.0, keep=2)
+    with pytest.raises(MemoryError):
+        curiax.run(experiment(), tmp_path / "run", progress=At(7, crash), options=few)
+    assert len(steps(tmp_path / "run" / "checkpoints")) == 2
+
+
+@given(
+    st.dictionaries(
+        st.text("abc./[]0é", min_size=1, max_size=6),
+        st.sampled_from([np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.bool_]).flatmap(
+            lambda kind: arrays_of.arrays(
+                kind,
+                arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0),
+                elements={"allow_nan": False} if np.issubdtype(kind, np.floating) else None,
+            )
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+@settings(max_examples=15, deadline=None)
+def test_any_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as base:
+        store = Checkpoints(Path(base), IDENTITY, 3)
+        chunk = {"m": np.zeros((2, 5, 3), np.float32)}
+        store.save(Snapshot(5, arrays, {"layout": 1}), [chunk])
+        fresh = Checkpoints(Path(base), IDENTITY, 3)
+        found = fresh.newest(pytest.fail)
+        assert found is not None
+        assert found.iteration == 5
+        assert found.facts == {"layout": 1}
+        assert set(found.arrays) == set(arrays)
+        for name, array in arrays.items():
+            assert found.arrays[name].dtype == array.dtype
+            np.testing.assert_array_equal(found.arrays[name], array)
+        np.testing.assert_array_equal(fresh.metrics()[0]["m"], chunk["m"])
+
+
+def test_nothing_that_is_not_finite_is_ever_written(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    begun = {"fine": np.zeros(2), "meant": np.array([np.inf, 0.0])}
+    keeper = checkpoint.Keeper(store, 0.0, checkpoint.exempt_from(begun))
+    keeper.add({"m": np.zeros((1, 1))})
+    with pytest.raises(curiax.NonFiniteError, match="in fine after iteration 1: no checkpoint was written"):
+        keeper.save(Snapshot(1, {**begun, "fine": np.array([0.0, np.nan])}, {}))
+    assert steps(tmp_path) == []
+    keeper.save(Snapshot(1, begun, {}))
+    keeper.wait()
+    keeper.close()
+    assert steps(tmp_path) == ["step-000000001"]
+
+
+def test_a_half_written_step_is_no_step(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.save(Snapshot(1, {"x": np.ones(1)}, {"layout": 1}), [{"m": np.zeros((1, 1))}])
+    shutil.copytree(tmp_path / "step-000000001", tmp_path / ".writing-12345678")
+    (tmp_path / "metrics" / "000000001-000000002.safetensors").write_bytes(b"beyond the step")
+    again = Checkpoints(tmp_path, IDENTITY, 3)
+    assert again.newest(pytest.fail) is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics", "step-000000001"]
+    assert len(list((tmp_path / "metrics").iterdir())) == 1
+
+
+def test_a_step_whose_text_was_changed_by_hand_is_damaged(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.save(Snapshot(1, {"x": np.ones(1)}, {"layout": 1}), [{"m": np.zeros((1, 1))}])
+    path = tmp_path / "step-000000001" / "step.json"
+    outer = json.loads(path.read_text())
+    path.write_text(json.dumps({**outer, "body": outer["body"].replace('"layout": 1', '"layout": 2')}))
+    with pytest.raises(CheckpointError, match=r"step.json does not match its digest"):
+        store.newest(pytest.fail)
+
+
+def test_lanes_agree_on_a_border_that_all_have_before_them() -> None:
+    border = Border(2)
+    assert border.passes(0, 1) is False
+    border.ask()
+    # Lane 0 is in iteration 1 and lane 1 in iteration 0: both have the end of iteration 1 before them.
+    assert [border.passes(1, 1), border.passes(1, 2), border.passes(0, 2)] == [False, True, True]
+    border.ask()
+    border.ask()
+    assert [border.passes(0, 3), border.passes(1, 3)] == [True, True]
+
+
+def test_no_lane_runs_far_ahead() -> None:
+    """Neither of the other lane nor of whoever takes what it delivers."""
+    border, begun = Border(2), list[int]()
+
+    def hurry() -> None:
+        for iteration in range(LEAD + 3):
+            if not border.begin(iteration):
+                return
+            begun.append(iteration)
+            border.passes(0, iteration + 1)
+
+    thread = threading.Thread(target=hurry)
+    thread.start()
+    thread.join(0.3)
+    assert begun == list(range(LEAD))
+    border.passes(1, 1)
+    time.sleep(0.2)
+    assert begun == list(range(LEAD))
+    border.take(1)
+    time.sleep(0.2)
+    assert begun == list(range(LEAD + 1))
+    border.end()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("checkpoint_seconds", -1.0), ("checkpoint_seconds", float("nan")), ("keep", 0)],
+)
+def test_options_that_make_no_sense_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(curiax.UsageError, match=f"{option} = "):
+        curiax.RunOptions(**{option: value})
