@@ -36,6 +36,14 @@ class OutputError(CuriaxError):
     exit_code = 2
 
 
+class Interrupted(KeyboardInterrupt):
+    """Told to stop by Ctrl-C or SIGTERM, and stopped in order; a `KeyboardInterrupt` so that no loop swallows it."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:
     """An error for an unknown name that offers the nearest known ones."""
     known = sorted(known)
