@@ -21,8 +21,8 @@ FINISHED = ("done", "read")
 STYLES = {"waiting": "dim", "done": "green", "failed": "bold red", "read": "green dim"}
 #: Lines of the table that are no runs: header, folds, totals, the cursor's own.
 FRAME = 7
-#: Characters of a bar.
-BAR = 8
+#: Characters of a bar, and of a task's name.
+BAR, TASK = 8, 21
 #: Seconds between two lines that only say that the sweep is alive.
 HEARTBEAT = 60.0
 
@@ -119,7 +119,7 @@ class Table(AbstractShow):
 
     def update(self, entries: Sequence[Entry]) -> None:
         self._clock.look(entries)
-        self._live.update(table(entries, self._clock, self._console.height), refresh=True)
+        self._live.update(table(entries, self._clock, *self._console.size), refresh=True)
 
     def tell(self, text: str) -> None:
         self._console.print(text)
@@ -188,18 +188,19 @@ def happened(entry: Entry) -> str:
     return f"done, {' '.join(entry.standing.note.split())}" if entry.standing.note else "done"
 
 
-def table(entries: Sequence[Entry], clock: Clock, height: int) -> RenderableType:
+def table(entries: Sequence[Entry], clock: Clock, width: int, height: int) -> RenderableType:
     """All runs, or where the window is too low those that are at work first, and the rest in numbers."""
     from rich.markup import escape
     from rich.table import Table as Grid
 
     shown, folded = fold(entries, max(3, height - FRAME))
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, caption_justify="left", caption_style="")
-    grid.add_column("task", no_wrap=True, max_width=21)
-    grid.add_column("line", no_wrap=True)
-    grid.add_column("state", no_wrap=True, min_width=BAR + 6)
-    grid.add_column("now", no_wrap=True, min_width=6, max_width=12)
-    grid.add_column("calls", no_wrap=True, justify="right", min_width=5)
+    # Widths are said, not found: rich would take from every column alike.
+    grid.add_column("task", no_wrap=True, width=TASK)
+    grid.add_column("line", no_wrap=True, max_width=max(8, width - TASK - BAR - 28))
+    grid.add_column("state", no_wrap=True, width=BAR + 6)
+    grid.add_column("now", no_wrap=True, width=9)
+    grid.add_column("calls", no_wrap=True, width=5, justify="right")
     for entry in shown:
         task, label = escape(str(entry.job.experiment["task"])), escape(entry.job.label)
         note = short(entry.standing.note) if entry.state in ("running", "done") else ""
