@@ -68,6 +68,10 @@ def job(folder: Path, **changed: Any) -> Job:
     )
 
 
+def runs_in(store: Path) -> list[Path]:
+    return sorted(path for path in store.iterdir() if not path.name.startswith("."))
+
+
 @contextlib.contextmanager
 def killing_one(store: Path) -> Iterator[list[Standing]]:
     """Kill the first worker that has trained an iteration; what it had said is in the list."""
@@ -122,18 +126,16 @@ def test_processes_give_the_serial_bits_though_one_is_killed_and_one_fails(
     assert len(killed) == 1
     assert 0 < killed[0].iteration < killed[0].iterations == 97
     assert killed[0].host == socket.gethostname()
-    folders = sorted(path for path in store.iterdir())
+    folders = runs_in(store)
     assert [path.name.rpartition("_")[0] for path in folders] == ["mountain-car_lbs", "mountain-car_random"]
     for path in folders:
         manifest = json.loads((path / "manifest.json").read_text())
         assert read_metrics(path).equals(serial[manifest["identity"]["method"]])
         assert len(manifest["devices"]) == 2
         assert sys.argv[-1] in manifest["command"]
-    said = lines.getvalue()
-    assert (
-        len(re.findall(r"worker lost at iteration \d+ \(its process was ended by SIGKILL\); it is called again", said))
-        == 1
-    )
+    said = lines.read_text()
+    lost = r"worker lost at iteration \d+ \(its process was ended by SIGKILL\); it is called again"
+    assert len(re.findall(lost, said)) == 1
     assert len(said.splitlines()) == 4, said
 
     entries = entries_for(SHORT, store, RunOptions(), cpu_devices())
@@ -141,16 +143,18 @@ def test_processes_give_the_serial_bits_though_one_is_killed_and_one_fails(
     launch(entries, Refusing(), show.Nothing())
 
 
-def test_a_suite_in_processes_ends_with_the_serial_table(
+def test_a_suite_in_processes_ends_with_a_report_of_the_serial_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    line = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "4096", "--seeds", "3"]
-    assert main([*line, "--launcher", "local", "--workers", "2", "--out", "spread"]) == 0
-    assert re.findall(r"\[\d/2\] random on ([a-z-]+): done, coverage", capsys.readouterr().err)
-    assert main([*line, "--out", "alone", "--quiet"]) == 0
-    tables = [json.loads(Path(out, "table.json").read_text())["rows"] for out in ("spread", "alone")]
-    assert tables[0] == tables[1]
+    line = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "4096", "--seeds", "3", "--out", "here"]
+    assert main([*line, "--launcher", "local", "--workers", "2"]) == 0
+    captured = capsys.readouterr()
+    assert re.findall(r"\[\d/2\] random on ([a-z-]+): done, coverage", captured.err)
+    assert "report:  here/report.html" in captured.out
+    for row in json.loads(Path("here/table.json").read_text())["rows"]:
+        final = run(Experiment(row["task"], "random", seeds=3, steps=4096)).final(row["metric"])
+        assert row["mean"] == pytest.approx(np.mean(list(final.values())), rel=1e-6)
 
 
 class Refusing(AbstractLauncher):
@@ -357,26 +361,24 @@ def test_a_ray_cluster_gives_the_serial_bits_though_a_worker_is_killed(
     sick = Experiment("mountain-car", "random", seeds=2, steps=512, settings=SMALL).as_json()
     data = json.dumps([*(experiment.as_json() for experiment in SHORT), {**sick, "method": "sick_method:Sick"}])
     # Ray's sockets want a short path.
-    short = Path(tempfile.mkdtemp(prefix="ray"))
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "2", "TMPDIR": str(short)}
-    with killing_one(tmp_path / "store") as killed:
+    with tempfile.TemporaryDirectory(prefix="ray") as short, killing_one(tmp_path / "store") as killed:
         done = subprocess.run(
             [sys.executable, "-c", RAY, data, str(tmp_path / "store")],
             capture_output=True,
             text=True,
             cwd=tmp_path / "own",
-            env=environment,
+            env={**os.environ, "JAX_NUM_CPU_DEVICES": "2", "TMPDIR": short},
         )
+        assert not list(Path(short).glob("curiax-ray-*")), "Ray's session is removed"
     assert "CuriaxError: 1 of 3 runs failed" in done.stderr, done.stderr
     assert "sick_method:Sick on mountain-car: " in done.stderr
     assert len(killed) == 1
     assert 0 < killed[0].iteration < killed[0].iterations
-    for path in (tmp_path / "store").iterdir():
+    for path in runs_in(tmp_path / "store"):
         assert read_metrics(path).equals(serial[json.loads((path / "manifest.json").read_text())["identity"]["method"]])
     told = done.stderr.partition("Traceback")[0].splitlines()
     assert len([line for line in told if "worker lost at iteration" in line]) == 1
     assert len(told) == 4, f"Ray itself says nothing:\n{done.stderr}"
-    assert not list(short.glob("curiax-ray-*")), "Ray's session is removed"
 
 
 def test_without_ray_the_way_to_get_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,8 @@ class RayCluster(AbstractLauncher):
             self.close()
             raise CuriaxError(
                 f"no Ray cluster could be had at {self.address!r}: {type(error).__name__}: {error}. "
-                "`ray status` shows a running one; without --address a cluster is started on this machine."
+                "`ray status` shows a running one; one that asks for a token wants RAY_AUTH_MODE=token and "
+                "RAY_AUTH_TOKEN_PATH set here too; without --address a cluster is started on this machine."
             ) from error
         finally:
             if main:
