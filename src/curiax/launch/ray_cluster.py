@@ -91,7 +91,7 @@ class RayCluster(AbstractLauncher):
             cause = str(error).strip().splitlines()[-1]
             return Ending("failed", f"the worker could not begin: {cause}. Is curiax installed where Ray runs?")
         except ray.exceptions.RayError as error:
-            return Ending("lost", str(error).strip().splitlines()[0])
+            return Ending("lost", str(error).strip().splitlines()[0].partition(". ")[0])
 
     def stop(self, call: Any, *, force: bool) -> None:
         import ray
