@@ -23,7 +23,8 @@ from common import Target, parser, positive, report, say, start_facts, write
 
 from curiax import Experiment, resolve
 from curiax.train import devices
-from curiax.train.hosted import Draws, Lane, open_lanes, run_lanes
+from curiax.train.hosted import Draws, Lane
+from curiax.train.lanes import open_lanes, run_lanes
 
 NAME = "host"
 SEEDS, METHOD = 8, "lbs"

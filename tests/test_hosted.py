@@ -24,7 +24,8 @@ from curiax.experiments.spec import resolve
 from curiax.experiments.suites import find_suite
 from curiax.testing import check_host_task, fleet_checks
 from curiax.train.batch import first_states
-from curiax.train.hosted import Lane, open_lanes, run_lanes
+from curiax.train.hosted import Lane
+from curiax.train.lanes import open_lanes, run_lanes
 from curiax.train.loop import iterate
 from curiax.train.moments import HostMoments
 
@@ -381,7 +382,7 @@ def test_lanes_share_the_seeds_out() -> None:
     plan = plan_for(HostSled, seeds=3)
     lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
     assert [lane.seeds for lane in lanes] == [(0, 1), (2,)]
-    *_, last = run_lanes(lanes, 2)
+    *_, (last, _) = run_lanes(lanes, 2)
     alone = lane_for(plan, (2,))
     for _ in range(2):
         expected = alone.iterate()

@@ -36,6 +36,16 @@ class OutputError(CuriaxError):
     exit_code = 2
 
 
+class CheckpointError(OutputError):
+    """A checkpoint is damaged, or none is left that could be continued."""
+
+
+class BusyError(OutputError):
+    """Another process works on the same run."""
+
+    exit_code = 1
+
+
 class Interrupted(KeyboardInterrupt):
     """Told to stop by Ctrl-C or SIGTERM, and stopped in order; a `KeyboardInterrupt` so that no loop swallows it."""
 

@@ -18,6 +18,7 @@ from ._errors import CuriaxError, Interrupted, UsageError, unknown
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .experiments.options import RunOptions
     from .experiments.run import RunResult
     from .experiments.spec import Plan
     from .report.content import Content
@@ -40,12 +41,12 @@ curiax COMMAND --help says more. Start with: curiax run mountain-car --method lb
 """
 
 
-#: Exit code after Ctrl-C, as shells have it.
-INTERRUPTED = 130
+#: Exit codes after Ctrl-C and SIGTERM, as shells have them.
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 or 143 told to stop."""
     args = list(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help"):
         print(OVERVIEW, end="")
@@ -60,11 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CuriaxError as error:
         print(f"curiax: {error}", file=sys.stderr)
         return error.exit_code
-    except Interrupted as stop:
-        print(f"\ncuriax: {stop}", file=sys.stderr)
-        return stop.exit_code
+    except Interrupted as stopped:
+        print(f"curiax: {stopped}", file=sys.stderr)
+        return stopped.exit_code
     except KeyboardInterrupt:
-        print("\ncuriax: interrupted; the unfinished run was not kept, finished runs are.", file=sys.stderr)
+        print("\ncuriax: interrupted; finished runs and checkpoints are kept.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -157,11 +158,33 @@ def run_class(plan: Plan) -> type:
         ("json", Annotated[bool, arg("print the result as JSON")], False),
         ("quiet", Annotated[bool, arg("show no progress")], False),
     ]
+    fields += option_fields()
     for group, build in builders.items():
         kind = settings_class(f"{group}_settings", build, values(group))
         if dataclasses.fields(kind):
             fields.append((f"{group}_settings", Annotated[kind, arg("", group)], kind()))
     return dataclasses.make_dataclass("Run", fields, frozen=True)
+
+
+def option_fields() -> list[tuple[Any, ...]]:
+    """How a run is carried out, as arguments of a command."""
+    import tyro
+
+    from ._settings import descriptions, signature
+    from .experiments.options import RunOptions
+
+    told = descriptions(RunOptions)
+    return [
+        (name, Annotated[kind, tyro.conf.arg(help=told[name])], default)
+        for name, (kind, default) in signature(RunOptions).items()
+    ]
+
+
+def options_of(said: Any) -> RunOptions:
+    """The options that were said."""
+    from .experiments.options import RunOptions
+
+    return RunOptions(**{field.name: getattr(said, field.name) for field in dataclasses.fields(RunOptions)})
 
 
 def command_run(args: list[str]) -> int:
@@ -198,7 +221,7 @@ def command_run(args: list[str]) -> int:
     plan = resolve(experiment)
     out = said.out or Path("runs") / run_folder(plan)
     progress = for_terminal(plan.setup.loop.coverage, quiet=said.quiet or said.json)
-    result = run(experiment, out, progress=progress)
+    result = run(experiment, out, progress=progress, options=options_of(said))
     print(json.dumps(run_summary(result), indent=2) if said.json else run_text(result, said.steps))
     return 0
 
@@ -294,6 +317,7 @@ def reproduce_class() -> type:
         ("address", Annotated[str | None, arg("HOST:PORT of a Ray cluster; None: one on this machine")], None),
         ("json", Annotated[bool, arg("print the table as JSON")], False),
         ("quiet", Annotated[bool, arg("show no progress")], False),
+        *option_fields(),
     ]
     return dataclasses.make_dataclass("Reproduce", fields, frozen=True)
 
@@ -325,10 +349,10 @@ def command_reproduce(args: list[str]) -> int:
     first = resolve(chosen[0])
     out = said.out or Path("runs") / suite.name
     claim(out)
-    store, quiet = said.runs or out / "runs", said.quiet or said.json
+    store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
     if launcher is not None:
-        launch_experiments(chosen, store, launcher, show.for_terminal(quiet=quiet))
-    results = train_suite(chosen, store, for_terminal(first.setup.loop.coverage, quiet=quiet))
+        launch_experiments(chosen, store, launcher, show.for_terminal(quiet=quiet), options)
+    results = train_suite(chosen, store, for_terminal(first.setup.loop.coverage, quiet=quiet), options)
     # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
     records = [
         condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
@@ -694,10 +718,13 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def script() -> None:
     """The `curiax` command."""
-    # Leave through the front door when told to stop, so that the unfinished run's folder is removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    from .experiments.interrupt import leave_at_second_interrupt
+
+    # Leave through the front door when told to stop, so that an empty folder is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    leave_at_second_interrupt()
     code = main()
-    if code == INTERRUPTED:
+    if code in (INTERRUPTED, TERMINATED):
         # XLA's compiler threads do not survive a regular exit in mid-work: they end in a segmentation fault.
         sys.stdout.flush()
         sys.stderr.flush()

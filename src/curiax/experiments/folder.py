@@ -1,25 +1,31 @@
-"""A run's folder: one metrics table and one manifest, there complete or not at all."""
+"""A run's folder: one metrics table and one manifest, there complete or not at all; checkpoints until then."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import platform
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._errors import CuriaxError, OutputError
+from filelock import FileLock, Timeout
+
+from .._errors import BusyError, CuriaxError, OutputError
+from .checkpoint import CHECKPOINTS, difference, steps_in, synced
 
 if TYPE_CHECKING:
     import polars
 
 FORMAT = "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
-#: In the name of the hidden folder that a run is written to before it is complete.
+#: In the name of the hidden folder that versions before 0.4 wrote a run to.
 UNFINISHED = ".partial-"
+LOCK, HOLDER = "lock", "holder.txt"
+#: What the folder of a run that is not finished may hold.
+OF_A_RUN = {CHECKPOINTS, METRICS, "agents.json", "agents.safetensors"}
 REMEDY = "remove the folder to run it again, or choose another --out."
 
 
@@ -60,7 +66,8 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
         raise OutputError(f"{folder} is a file, not a folder: choose another --out.")
     manifest = read_manifest(folder)
     if manifest is None:
-        if any(folder.iterdir()):
+        found = {path.name for path in folder.iterdir()}
+        if found and (CHECKPOINTS not in found or found - OF_A_RUN):
             raise OutputError(
                 f"{folder} holds files that are not a Curiax run: choose an empty or new folder for --out."
             )
@@ -74,35 +81,69 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
     return manifest
 
 
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The names of what differs between two identities."""
-    names = [key for key in new if key != "settings" and old.get(key) != new[key]]
-    before, after = old.get("settings") or {}, new.get("settings") or {}
-    names += [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
-    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+@contextlib.contextmanager
+def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
+    """The folder of a run's checkpoints, this process's alone while the block runs.
+
+    Making it first shows, before anything is compiled, whether the place can be written to. Where nothing was saved in
+    it, it is gone afterwards, and the run's folder with it if that was made here and is empty.
+    """
+    made = not folder.exists()
+    checkpoints = folder / CHECKPOINTS
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(folder, checkpoints, wait))
+        try:
+            yield checkpoints
+        finally:
+            if not steps_in(checkpoints) or (folder / MANIFEST).exists():
+                shutil.rmtree(checkpoints, ignore_errors=True)
+            if made:
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
 
 @contextlib.contextmanager
-def staged(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside the final one, moved into place at the end and removed on any failure.
-
-    Making it first shows, before anything is compiled, whether the place can be written to.
-    """
+def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
+    """Hold the lock of a run's folder; the kernel frees it whatever becomes of the process."""
+    while True:
+        try:
+            checkpoints.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(checkpoints / LOCK, timeout=-1 if wait else 0)
+            lock.acquire()
+        except Timeout:
+            raise BusyError(
+                f"another process works on this run{holder(checkpoints)}: {folder}. Let it finish, or "
+                "choose another --out; --wait waits for it."
+            ) from None
+        except FileNotFoundError:
+            continue  # removed by the process that was waited for, between two lines of ours
+        except OSError as error:
+            raise OutputError(f"cannot write to {folder}: {error.strerror or error}. Choose another --out.") from None
+        # Whoever held it before may have removed the file, and with it what this lock means.
+        if (checkpoints / LOCK).exists():
+            break
+        lock.release()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}{UNFINISHED}", dir=folder.parent))
-        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-            stage.rmdir()
-            raise PermissionError(f"no permission to write in {folder}")
-    except OSError as error:
-        raise OutputError(f"cannot write to {folder}: {error.strerror or error}. Choose another --out.") from None
-    try:
-        yield stage
-        with written(folder):
-            stage.chmod(0o755)
-            os.replace(stage, folder)
+        with contextlib.suppress(OSError):
+            (checkpoints / HOLDER).write_text(f"process {os.getpid()} on {platform.node()}")
+        yield
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        lock.release()
+
+
+def holder(checkpoints: Path) -> str:
+    """Who holds the lock, as far as is known."""
+    try:
+        return f" ({(checkpoints / HOLDER).read_text()[:200]})"
+    except (OSError, ValueError):
+        return ""
+
+
+def tidy_up(folder: Path) -> None:
+    """Remove the checkpoints of a finished run that a process was killed before it could remove."""
+    if (folder / CHECKPOINTS).exists():
+        with contextlib.suppress(OSError, BusyError, OutputError), claimed(folder):
+            pass
 
 
 @contextlib.contextmanager
@@ -120,3 +161,13 @@ def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> 
         table.write_parquet(stage / METRICS)
         text = json.dumps({"format": FORMAT, **manifest}, indent=2, ensure_ascii=False)
         (stage / MANIFEST).write_text(text + "\n")
+
+
+def publish(stage: Path, folder: Path) -> None:
+    """Move a finished run's files to where they belong; with the manifest, which comes last, the run is finished."""
+    with written(folder):
+        names = sorted((path.name for path in stage.iterdir()), key=lambda name: name == MANIFEST)
+        for name in names:
+            synced(stage / name)
+            os.replace(stage / name, folder / name)
+        synced(folder)

@@ -26,6 +26,10 @@ class AbstractProgress(abc.ABC):
     def finish(self) -> None:
         """The run is over, finished or not."""
 
+    def say(self, text: str) -> None:
+        """Something a person should hear at once."""
+        print(f"curiax: {text}", file=sys.stderr, flush=True)
+
 
 class Silent(AbstractProgress):
     """Says nothing."""
@@ -54,6 +58,9 @@ class Counted(AbstractProgress):
 
     def finish(self) -> None:
         self.inner.finish()
+
+    def say(self, text: str) -> None:
+        self.inner.say(text)
 
 
 def headline_metric(names: Iterable[str], grid: str) -> str:
@@ -126,7 +133,11 @@ class Bar(AbstractProgress):
         self._bar.update(self._task, completed=iteration, note=headline(latest, self._metric))
 
     def finish(self) -> None:
-        self._bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(f"curiax: {text}", markup=False, highlight=False)
 
 
 def for_terminal(metric: str, *, quiet: bool = False) -> AbstractProgress:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .._errors import OutputError, UsageError, unknown
+from .options import RunOptions
 from .progress import AbstractProgress, Counted
 from .run import RunResult, run
 from .spec import Experiment, Plan, require, resolve
@@ -101,13 +102,15 @@ def claim(out: Path) -> None:
         raise OutputError(f"{table} was not written by Curiax: choose an empty or new folder for --out.")
 
 
-def train_suite(chosen: Sequence[Experiment], store: Path, progress: AbstractProgress) -> list[RunResult]:
+def train_suite(
+    chosen: Sequence[Experiment], store: Path, progress: AbstractProgress, options: RunOptions | None = None
+) -> list[RunResult]:
     """Each experiment in a folder of its own below `store`, named by its identity, so that suites can share it."""
     results = []
     for k, experiment in enumerate(chosen):
         plan = resolve(experiment)
         counted = Counted(progress, f"[{k + 1}/{len(chosen)}]")
-        results.append(run(experiment, store / run_folder(plan), progress=counted))
+        results.append(run(experiment, store / run_folder(plan), progress=counted, options=options))
     return results
 
 

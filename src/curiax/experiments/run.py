@@ -9,32 +9,31 @@ import importlib.metadata
 import os
 import platform
 import shlex
+import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import NonFiniteError, SimulatorError, UsageError, unknown
-from .._stats import Moments
+from .._errors import CheckpointError, Interrupted, NonFiniteError, SimulatorError, UsageError, unknown
 from .._types import Grid
 from ..envs import AbstractHostTask, AbstractTask
 from ..train import devices
-from ..train.batch import compile_chunk, first_states, padded, place, seed_mesh
-from ..train.hosted import Lane, open_lanes, run_lanes
 from . import folder, saved
+from .checkpoint import Checkpoints, Keeper, Snapshot, exempt_from, joined, state_digest
+from .interrupt import Stop, listening
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .spec import Experiment, Plan, require, resolve
+from .training import Training
 
 if TYPE_CHECKING:
     import polars
@@ -57,6 +56,8 @@ REMEDY = (
 #: What decides the bits of a run on the host, beside the packages below.
 SIMULATORS = ("mujoco", "gymnasium", "numba")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "polars")
+#: What must not change in the middle of a run.
+DECISIVE = {*PACKAGES, *SIMULATORS} - {"polars"}
 
 
 @dataclass(frozen=True)
@@ -89,33 +90,66 @@ def run(
 ) -> RunResult:
     """Train every seed of an experiment.
 
-    With `out`, the folder receives `metrics.parquet` and `manifest.json` when the run is finished, and a run
-    that is already finished there is read instead of repeated. Nothing is compiled before the experiment, the
-    task, the method and the folder have been checked.
+    With `out`, the folder receives `metrics.parquet` and `manifest.json` when the run is finished, and checkpoints
+    until then: the same call continues a run that was stopped or killed, to the same bits, and reads one that is
+    finished instead of repeating it. Nothing is compiled before the experiment, the task, the method and the folder
+    have been checked.
     """
     begun = time.perf_counter()
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UsageError(f"out = {out!r}: must be a folder's path, or None to keep the results in memory.")
-    devices.prepare()
-    options = options or RunOptions()
-    plan = resolve(experiment)
-    where = None if out is None else Path(out)
-    done = None if where is None else folder.existing_run(where, plan.identity)
-    if where is not None and done is not None:
-        return RunResult(plan, folder.read_metrics(where), done, where, True)
-    with contextlib.ExitStack() as stack:
-        stage = None if where is None else stack.enter_context(folder.staged(where))
-        check(plan)
-        metrics, facts, training = train(plan, progress or Silent(), begun)
+    options, progress = options or RunOptions(), progress or Silent()
+    plan = resolve(experiment).with_nonfinite(options.on_nonfinite)
+    if out is None:
+        devices.prepare()
+        return carry_out(plan, None, None, progress, options, begun)
+    where = Path(out)
+    while True:
+        done = folder.existing_run(where, plan.identity)
+        if done is not None:
+            folder.tidy_up(where)
+            return RunResult(plan, folder.read_metrics(where), done, where, True)
+        with folder.claimed(where, wait=options.wait) as checkpoints:
+            if folder.read_manifest(where) is None:
+                store = Checkpoints(checkpoints, plan.identity, options.keep)
+                devices.prepare(store.layout())
+                return carry_out(plan, where, store, progress, options, begun)
+
+
+def carry_out(
+    plan: Plan,
+    where: Path | None,
+    store: Checkpoints | None,
+    progress: AbstractProgress,
+    options: RunOptions,
+    begun: float,
+) -> RunResult:
+    """Train what is left of a run, and keep the results if there is a place for them."""
+    check(plan)
+    with contextlib.ExitStack() as cleanup:
+        # Without a place to save to, Ctrl-C ends the run as it ends any program.
+        stop = Stop() if store is None else cleanup.enter_context(listening(progress.say))
+        metrics, facts, training = train(plan, store, progress, options, begun, stop)
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
         manifest = describe(plan, facts)
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
-        if stage is not None:
-            folder.write(stage, manifest, table)
-            saved.write(stage, plan, training.saved())
+        if where is not None and store is not None:
+            keep(store.folder / ".finished", where, plan, training, manifest, table)
     return RunResult(plan, table, manifest, where, False)
+
+
+def keep(
+    stage: Path, where: Path, plan: Plan, training: Training, manifest: dict[str, Any], table: polars.DataFrame
+) -> None:
+    """Write the files of a finished run aside, then move them to where they belong."""
+    shutil.rmtree(stage, ignore_errors=True)
+    with folder.written(where):
+        stage.mkdir()
+    saved.write(stage, plan, training.saved())
+    folder.write(stage, manifest, table)
+    folder.publish(stage, where)
 
 
 def check(plan: Plan) -> None:
@@ -131,101 +165,117 @@ def check(plan: Plan) -> None:
         check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
 
 
-class Training:
-    """All iterations of all seeds, chunk by chunk: compiled when made, run when iterated over."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.lanes: list[Lane] = []
-        if isinstance(plan.setup.task, AbstractHostTask):
-            self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
-            self.devices = [str(lane.device) for lane in self.lanes]
-            return
-        mesh = seed_mesh(devices.devices_for(len(plan.seeds)))
-        self.devices = [str(device) for device in mesh.devices.flat]
-        state = first_states(plan.setup, plan.build_model, padded(plan.seeds, mesh.size))
-        self._arrays, self._static = place(state, mesh)
-        self._call = compile_chunk(plan.setup, self._static, mesh, plan.chunk, self._arrays)
-
-    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-        """The metrics `[S, K]` of one chunk after another."""
-        if self.lanes:
-            for metrics in run_lanes(self.lanes, self.plan.iterations):
-                yield {name: value[:, None] for name, value in metrics.items()}
-            return
-        for _ in range(self.plan.iterations // self.plan.chunk):
-            self._arrays, metrics = self._call(self._arrays)
-            yield {name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}
-
-    @property
-    def lost(self) -> dict[int, str]:
-        """Seeds whose simulation failed, and how."""
-        return {seed: message for lane in self.lanes for seed, message in lane.lost.items()}
-
-    def saved(self) -> saved.Saved:
-        """What every seed that is left has learnt, on the host."""
-        if self.lanes:
-            states = [lane.train_state for lane in self.lanes]
-            statistics: list[Moments | None] = [lane.obs_stats for lane in self.lanes]
-        else:
-            states = [eqx.combine(self._arrays, self._static)]
-            statistics = [states[0].obs_stats]
-        parts = [
-            (saved.networks(state.agent), state.curiosity, stats)
-            for state, stats in zip(states, statistics, strict=True)
-        ]
-        kept = [k for k, seed in enumerate(self.plan.seeds) if seed not in self.lost]
-        agent, curiosity, stats = jax.tree.map(lambda *leaves: joined(leaves, kept), *parts)
-        return saved.Saved(agent, curiosity, stats, tuple(self.plan.seeds[k] for k in kept))
-
-    def close(self) -> None:
-        """Free the simulators."""
-        for lane in self.lanes:
-            lane.fleet.close()
-
-
-def joined(leaves: Sequence[Any], kept: Sequence[int]) -> Any:
-    """The kept seeds of several lanes in one array on the host; what is no array stays as it is."""
-    if not eqx.is_array(leaves[0]):
-        return leaves[0]
-    if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
-        return jnp.concatenate(leaves)[np.asarray(kept)]
-    return np.concatenate([np.asarray(leaf) for leaf in leaves])[np.asarray(kept)]
-
-
 def train(
-    plan: Plan, progress: AbstractProgress, begun: float
+    plan: Plan,
+    store: Checkpoints | None,
+    progress: AbstractProgress,
+    options: RunOptions,
+    begun: float,
+    stop: Stop,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Training]:
     """The metrics `[S, K]` of all seeds, the layout and timings since `begun`, and what was trained."""
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    label = plan.experiment.label or plan.method_entry.name
-    progress.start(f"{label} on {plan.task_entry.name}", plan.iterations, plan.steps)
+    session = Session(plan, begun)
+    title = f"{plan.experiment.label or plan.method_entry.name} on {plan.task_entry.name}"
+    per_iteration = plan.steps // plan.iterations
     with contextlib.ExitStack() as cleanup:
+        snapshot = None if store is None else store.newest(lambda text: warnings.warn(text, stacklevel=2))
+        begins = f", from step {snapshot.iteration * per_iteration:,}" if snapshot is not None else ""
+        progress.start(title + begins, plan.iterations, plan.steps)
         cleanup.callback(progress.finish)
-        training = Training(plan)
+        training = Training(plan, None if snapshot is None else snapshot.facts["layout"])
         cleanup.callback(training.close)
-        compiled, busy = time.perf_counter(), time.process_time()
-        chunks: list[dict[str, np.ndarray]] = []
-        done = 0
+        keeper = Keeper(store, options.checkpoint_seconds, exempt_from(training.snapshot().arrays))
+        cleanup.callback(keeper.close)
+        if snapshot is not None:
+            drift = drifted(snapshot, session.versions, training.layout)
+            if drift and not options.allow_drift:
+                raise CheckpointError(
+                    f"this run was begun under other conditions ({', '.join(drift)}): continued here, its last bits "
+                    "would not be those of an uninterrupted run. --allow-drift continues it, and the manifest says so."
+                )
+            session.follow(snapshot, drift)
+            training.resume(snapshot)
+        session.compiled()
+        stop.training = True
         for chunk in training:
-            refuse_nonfinite(plan, chunk, done)
+            refuse_nonfinite(plan, chunk.metrics, training.done - next(iter(chunk.metrics.values())).shape[1])
             refuse_nothing_left(plan, training.lost)
-            chunks.append(chunk)
-            done += next(iter(chunk.values())).shape[1]
-            progress.advance(done, {name: value[:, -1] for name, value in chunk.items()})
-    ended, worked = time.perf_counter(), time.process_time()
-    facts = {
-        "started": started,
+            keeper.add(chunk.metrics)
+            progress.advance(training.done, {name: value[:, -1] for name, value in chunk.metrics.items()})
+            if chunk.snapshot is not None:
+                keeper.save(session.noted(chunk.snapshot))
+            if store is not None and stop.signal is not None and chunk.snapshot is not None:
+                keeper.wait()
+                raise Interrupted(
+                    stopped(store.folder.parent, training.done * per_iteration, plan.steps), stop.exit_code
+                )
+            if keeper.due or stop.signal is not None:
+                training.ask()
+        keeper.wait()
+        facts = {
+            **session.facts(),
+            "devices": training.devices,
+            "chunk": 1 if training.lanes else plan.chunk,
+            "digest": state_digest(training.snapshot().arrays),
+        }
+    return joined(keeper.metrics()), facts, training
+
+
+class Session:
+    """One process's share of a run: its facts, added to those of the sessions before."""
+
+    def __init__(self, plan: Plan, begun: float) -> None:
+        self._begun = begun
+        self.versions = {name: version for name, version in installed(plan).items() if name in DECISIVE}
+        self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._before: Mapping[str, Any] = {}
+        self._continued: list[dict[str, Any]] = []
+
+    def follow(self, snapshot: Snapshot, drift: Sequence[str]) -> None:
+        """Take over from an earlier session."""
+        self._before = snapshot.facts
+        told = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
+        self._continued = [*snapshot.facts["continued"], told]
+
+    def compiled(self) -> None:
+        """Training begins now."""
+        self._ready, self._busy = time.perf_counter(), time.process_time()
+
+    def facts(self) -> dict[str, Any]:
+        """Times of all sessions so far."""
+        seconds = self._before.get("seconds", {"start": 0.0, "train": 0.0, "cpu": 0.0})
         # CPU time beside wall-clock: on a shared machine only the former compares methods.
-        "seconds": {
-            "start": round(compiled - begun, 3),
-            "train": round(ended - compiled, 3),
-            "cpu": round(worked - busy, 3),
-        },
-        "devices": training.devices,
-        "chunk": 1 if training.lanes else plan.chunk,
-    }
-    return {name: np.concatenate([c[name] for c in chunks], axis=1) for name in chunks[0]}, facts, training
+        spent = {
+            "start": self._ready - self._begun,
+            "train": time.perf_counter() - self._ready,
+            "cpu": time.process_time() - self._busy,
+        }
+        return {
+            "started": self._before.get("started", self._started),
+            "seconds": {name: round(seconds[name] + value, 3) for name, value in spent.items()},
+            "continued": self._continued,
+        }
+
+    def noted(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot with what a later session wants to know."""
+        return dataclasses.replace(
+            snapshot,
+            facts={**snapshot.facts, **self.facts(), "versions": self.versions, "platform": jax.default_backend()},
+        )
+
+
+def drifted(snapshot: Snapshot, versions: Mapping[str, str], layout: int) -> list[str]:
+    """What is not as it was when a checkpoint was made, and decides the last bits."""
+    before = snapshot.facts
+    pairs = [(name, before["versions"].get(name), versions.get(name)) for name in {**before["versions"], **versions}]
+    pairs += [("devices", before["layout"], layout), ("platform", before["platform"], jax.default_backend())]
+    return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
+
+
+def stopped(where: Path, step: int, steps: int) -> str:
+    """What is said when a run was told to stop and has."""
+    again = shlex.join(["curiax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "curiax" else "the same call"
+    return f"stopped at step {step:,} of {steps:,}, all of it saved in {where}. To continue: {again}"
 
 
 def refuse_nothing_left(plan: Plan, lost: Mapping[int, str]) -> None:
@@ -292,13 +342,17 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
     return {**dataclasses.asdict(grid), "shape": grid.shape, "nominal": grid.nominal}
 
 
-def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything needed to know what was run, and to run it again."""
-    names = (*PACKAGES, *(SIMULATORS if isinstance(plan.setup.task, AbstractHostTask) else ()))
-    versions = {}
-    for name in names:
+def installed(plan: Plan) -> dict[str, str]:
+    """The versions of whatever decides the bits of a run."""
+    versions = {"python": platform.python_version()}
+    for name in (*PACKAGES, *(SIMULATORS if isinstance(plan.setup.task, AbstractHostTask) else ())):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything needed to know what was run, and to run it again."""
     return {
         "run_id": plan.run_id,
         "identity": plan.identity,
@@ -308,7 +362,7 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "coverage": plan.setup.loop.coverage,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         "command": shlex.join(sys.argv),
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": installed(plan),
         "platform": platform.platform(),
         **facts,
     }

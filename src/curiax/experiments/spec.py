@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
@@ -19,11 +19,14 @@ from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
 from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
 from ..train.loop import LoopSettings, Setup
+from .options import OnNonfinite
 from .presets import PRESETS
 from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
 
 #: A bound against slips of the finger; memory ends long before.
 MOST_SEEDS = 65_536
+#: At most so many iterations in one compiled call.
+MOST_ITERATIONS = 10
 GROUPS = {"ppo": PPOSettings, "learner": LearnerSettings, "loop": LoopSettings, "remote": RemoteSettings}
 
 
@@ -97,6 +100,10 @@ class Plan:
     setup: Setup
     method_settings: Mapping[str, Any]
 
+    def with_nonfinite(self, choice: OnNonfinite) -> Plan:
+        """The same plan with this choice of what happens to values that are not finite."""
+        return replace(self, setup=replace(self.setup, on_nonfinite=choice))
+
     def build_model(self, key: jax.Array) -> AbstractCuriosity:
         """The method with its networks drawn from the key."""
         entry = self.method_entry
@@ -104,8 +111,11 @@ class Plan:
 
     @property
     def chunk(self) -> int:
-        """Iterations per compiled call: a divisor of all, so that one program serves the whole run."""
-        wanted = max(1, self.iterations // 50)
+        """Iterations per compiled call: a divisor of all, so that one program serves the whole run.
+
+        A run that is told to stop can do so only between two calls, so no call is long.
+        """
+        wanted = min(max(1, self.iterations // 50), MOST_ITERATIONS)
         return max(k for k in range(1, wanted + 1) if self.iterations % k == 0)
 
     @property

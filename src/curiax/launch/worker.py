@@ -19,6 +19,7 @@ from pathlib import Path
 
 from .._errors import CuriaxError, Interrupted, UsageError
 from .._version import __version__
+from ..experiments.checkpoint import CHECKPOINTS, Checkpoints
 from ..experiments.run import run
 from ..experiments.spec import resolve
 from ..train import devices
@@ -67,13 +68,17 @@ def finish(job: Job) -> None:
     sys.path += [folder for folder in job.path if folder not in sys.path]
     sys.argv = list(job.command) or sys.argv
     experiment = job.as_experiment()
-    progress = FileProgress(job.progress_file, resolve(experiment).setup.loop.coverage)
+    plan = resolve(experiment)
+    progress = FileProgress(job.progress_file, plan.setup.loop.coverage)
     # Several processes share a GPU only where none takes all its memory at once.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    devices.prepare(job.devices)
-    if len(jax.devices("cpu")) != job.devices:
+    # A run that was begun with more devices, under another driver, continues with those.
+    begun = Checkpoints(Path(job.folder) / CHECKPOINTS, plan.identity, job.options.keep).layout()
+    wanted = max(job.devices, begun or 0)
+    devices.prepare(wanted)
+    if len(jax.devices("cpu")) != wanted:
         raise UsageError(
-            f"this worker has {len(jax.devices('cpu'))} JAX devices on its CPU, the sweep asks for {job.devices}, and "
+            f"this worker has {len(jax.devices('cpu'))} JAX devices on its CPU, the sweep asks for {wanted}, and "
             "other layouts give other last bits: unset XLA_FLAGS and JAX_NUM_CPU_DEVICES where the worker runs."
         )
     run(experiment, Path(job.folder), progress=progress, options=job.options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
+from .._errors import CheckpointError
 from .._stats import Moments
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
@@ -62,7 +63,7 @@ def stack(trees: Sequence[Any]) -> Any:
     def leaf(*leaves: Any) -> Any:
         if not isinstance(leaves[0], jax.Array | np.ndarray):
             return leaves[0]
-        if jnp.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        if is_key(leaves[0]):
             return jnp.stack(leaves)
         return jnp.asarray(np.stack([np.asarray(x) for x in leaves]))
 
@@ -83,9 +84,49 @@ def padded(seeds: Sequence[int], devices: int) -> tuple[int, ...]:
 def place(state: TrainState, mesh: Mesh) -> tuple[Arrays, Any]:
     """The arrays of the state, spread over the mesh by seed, and its static rest."""
     arrays, static = eqx.partition(state, eqx.is_array)
+    return spread(arrays, mesh), static
+
+
+def spread(arrays: Arrays, mesh: Mesh) -> Arrays:
+    """Arrays `[S, ...]` spread over the mesh by seed."""
     # By way of the host: moving dozens of small arrays from device to device, one by one, is much slower.
-    arrays = jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x), arrays)
-    return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("seed"))), static
+    arrays = jax.tree.map(lambda x: x if is_key(x) else np.asarray(x), arrays)
+    return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("seed")))
+
+
+def leaf_name(path: Any) -> str:
+    """The name of an array by its place in the tree."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether an array holds random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def host_copies(arrays: Arrays) -> dict[str, np.ndarray]:
+    """Every array by name, in memory of its own: the device's is handed to the next call. Keys as their words."""
+    found = jax.tree_util.tree_leaves_with_path(arrays)
+    return {leaf_name(path): np.array(jax.random.key_data(x) if is_key(x) else x) for path, x in found}
+
+
+def refilled(arrays: Arrays, kept: Mapping[str, np.ndarray]) -> Arrays:
+    """The arrays that `host_copies` made, in the tree of these, each of the shape and type it has there."""
+
+    def put(path: Any, leaf: Any) -> Any:
+        name = leaf_name(path)
+        if name not in kept:
+            raise CheckpointError(f"the checkpoint lacks {name}: it is of another experiment or version.")
+        array = kept[name]
+        wanted = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
+        if (array.shape, array.dtype) != (wanted.shape, wanted.dtype):
+            raise CheckpointError(
+                f"the checkpoint's {name} is {array.dtype}{list(array.shape)}, this run's {wanted.dtype}"
+                f"{list(wanted.shape)}: it is of another experiment or version."
+            )
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf)) if is_key(leaf) else array
+
+    return jax.tree_util.tree_map_with_path(put, arrays)
 
 
 def compile_chunk(
@@ -104,9 +145,9 @@ def compile_chunk(
         return jax.lax.scan(body, arrays, None, length=iterations)
 
     seed = PartitionSpec("seed")
-    spread = jax.shard_map(jax.vmap(one_seed), mesh=mesh, in_specs=seed, out_specs=seed, check_vma=False)
+    by_seed = jax.shard_map(jax.vmap(one_seed), mesh=mesh, in_specs=seed, out_specs=seed, check_vma=False)
     # Said explicitly because the compiler would replicate empty arrays, and the next call would not fit.
-    program = jax.jit(spread, donate_argnums=0, out_shardings=NamedSharding(mesh, seed))
+    program = jax.jit(by_seed, donate_argnums=0, out_shardings=NamedSharding(mesh, seed))
     # LLVM's highest level only lengthens compilation here: the work is in matrix kernels.
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     options: Any = {"xla_backend_optimization_level": 2} if on_cpu else None

@@ -41,9 +41,9 @@ def prepare(count: int | None = None) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
-def devices_for(seeds: int) -> Sequence[Any]:
-    """The devices for that many seeds: never more than one each."""
-    available = jax.devices()
+def devices_for(seeds: int, count: int | None = None) -> Sequence[Any]:
+    """The devices for that many seeds: never more than one each, and `count` of them where there are as many."""
+    available = jax.devices()[:count]
     return available[: max(1, min(len(available), seeds))]
 
 

@@ -8,10 +8,7 @@ Lanes never wait for each other, so that one's physics overlaps with another's l
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,8 +22,7 @@ from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
-from .batch import first_states
-from .devices import cpu_cores, lane_devices
+from .batch import first_states, host_copies, refilled
 from .loop import Metrics, Setup, Stream, TrainState, learn, stream_keys
 from .moments import HUGE, HostMoments
 
@@ -259,6 +255,20 @@ class Lane:
         # A simulator that resets itself only at its next step still shows what ran away.
         raw[np.logical_not(np.abs(raw) < HUGE)] = 0.0
 
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything that decides what this lane does next, as arrays of their own on the host."""
+        learnt = {f"learnt.{name}": array for name, array in host_copies(self.arrays).items()}
+        return {**learnt, **{f"host.{name}": np.array(array) for name, array in self.state().items()}}
+
+    def resume(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Continue from a snapshot, to the last bit."""
+
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(prefix): array for name, array in snapshot.items() if name.startswith(prefix)}
+
+        self.arrays = jax.device_put(refilled(self.arrays, part("learnt.")), self.device)
+        self.restore(part("host."))
+
     def state(self) -> dict[str, np.ndarray]:
         """Everything outside JAX that decides what this lane does next: plain arrays."""
         parts = {"fleet": self.fleet.state(), "moments": self.moments.state()}
@@ -274,47 +284,3 @@ class Lane:
         self.fleet.restore(part("fleet/"))
         self.moments.restore(part("moments/"))
         self.tape.obs[-1], self.now, self.began[:] = state["obs"], int(state["now"]), state["began"]
-
-
-def open_lanes(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosity], seeds: Sequence[int]) -> list[Lane]:
-    """A lane for each device, the seeds dealt out among them, their programs compiled side by side."""
-    devices = lane_devices(len(seeds))
-    dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(devices))]
-    threads = max(1, cpu_cores() // len(devices))
-    lanes = [Lane(setup, build_model, part, device, threads) for part, device in zip(dealt, devices, strict=True)]
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        list(pool.map(Lane.compile, lanes))
-    return lanes
-
-
-def run_lanes(lanes: Sequence[Lane], iterations: int) -> Iterator[HostMetrics]:
-    """All iterations of all lanes, each lane in a thread; yields the metrics `[S]` of one iteration after another."""
-    done: queue.SimpleQueue[tuple[int, HostMetrics | BaseException]] = queue.SimpleQueue()
-    stop = threading.Event()
-
-    def work(number: int, lane: Lane) -> None:
-        try:
-            for _ in range(iterations):
-                if stop.is_set():
-                    return
-                done.put((number, lane.iterate()))
-        except BaseException as error:
-            done.put((number, error))
-
-    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(lanes)]
-    for thread in threads:
-        thread.start()
-    waiting: list[list[HostMetrics]] = [[] for _ in lanes]
-    try:
-        for _ in range(iterations):
-            while not all(waiting):
-                number, item = done.get()
-                if isinstance(item, BaseException):
-                    raise item
-                waiting[number].append(item)
-            parts = [queued.pop(0) for queued in waiting]
-            yield {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()

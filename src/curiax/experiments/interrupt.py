@@ -1,0 +1,84 @@
+"""Being told to stop: Ctrl-C and SIGTERM end a run at its next border, with everything saved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from .._errors import Interrupted
+
+#: What ends a run in order; Windows has only the first.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether somebody has asked the run to stop, and by which signal."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        #: False as long as there is nothing to save, so that a request is granted at once.
+        self.training = False
+
+    @property
+    def exit_code(self) -> int:
+        """As shells have it."""
+        return 128 + (self.signal or signal.SIGINT)
+
+
+@contextlib.contextmanager
+def listening(tell: Callable[[str], None]) -> Iterator[Stop]:
+    """Take the two signals as a request while the block runs; a second Ctrl-C interrupts as it always does.
+
+    Outside the main thread signals cannot be taken: there a run goes on until it is finished.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def take(number: int, frame: FrameType | None) -> None:
+        if stop.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if stop.signal is None:
+            stop.signal = number
+            if not stop.training:
+                raise Interrupted(
+                    "stopped before training began; whatever was saved before is as it was.", stop.exit_code
+                )
+            tell("stopping: saving at the next border of the training. Ctrl-C again leaves at once.")
+
+    before: dict[int, Any] = {number: signal.signal(number, take) for number in SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def leave_at_second_interrupt() -> None:
+    """End this process at the second Ctrl-C, even while its main thread waits for a compiled program.
+
+    Python's own handlers run between two lines of Python, which may be many seconds away; a thread hears of
+    signals at once. For the command line only: it ends the process without asking anybody.
+    """
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+
+    def watch(kept: socket.socket) -> None:
+        interrupts = 0
+        while interrupts < 2:
+            heard = ours.recv(64)
+            interrupts += heard.count(signal.SIGINT)
+        # The message must not wait for a lock that the main thread may hold.
+        os.write(2, b"\ncuriax: left at once; what was saved before is kept.\n")
+        os._exit(128 + signal.SIGINT)
+
+    # The socket must live as long as the process: the thread's arguments keep it.
+    threading.Thread(target=watch, args=(theirs,), daemon=True, name="curiax-interrupts").start()

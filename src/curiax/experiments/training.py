@@ -1,0 +1,146 @@
+"""All iterations of all seeds of a run, chunk by chunk, with a face that is the same for both families of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._errors import CheckpointError
+from .._stats import Moments
+from ..envs import AbstractHostTask
+from ..train import devices
+from ..train.batch import compile_chunk, first_states, host_copies, is_key, padded, place, refilled, seed_mesh, spread
+from ..train.hosted import Lane
+from ..train.lanes import Border, open_lanes, run_lanes
+from . import saved
+from .checkpoint import Snapshot
+from .spec import Plan
+
+
+class Chunk(NamedTuple):
+    """What comes out of a chunk: the metrics `[S, K]`, and the state after it where it was asked for."""
+
+    metrics: dict[str, np.ndarray]
+    snapshot: Snapshot | None
+
+
+class Training:
+    """All iterations of all seeds: compiled when made, run when iterated over.
+
+    `layout` devices decide the last bits of a run, so one that is continued asks for as many as it was begun with.
+    """
+
+    def __init__(self, plan: Plan, layout: int | None = None) -> None:
+        self.plan, self.done, self._asked = plan, 0, False
+        self.lanes: list[Lane] = []
+        #: Seeds that are left out of the results, and why.
+        self._lost: dict[int, str] = {}
+        if isinstance(plan.setup.task, AbstractHostTask):
+            self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout)
+            self.devices = [str(lane.device) for lane in self.lanes]
+            self.border = Border(len(self.lanes))
+            return
+        self._mesh = seed_mesh(devices.devices_for(len(plan.seeds), layout))
+        self.devices = [str(device) for device in self._mesh.devices.flat]
+        state = first_states(plan.setup, plan.build_model, padded(plan.seeds, self._mesh.size))
+        self._arrays, self._static = place(state, self._mesh)
+        self._call = compile_chunk(plan.setup, self._static, self._mesh, plan.chunk, self._arrays)
+
+    @property
+    def layout(self) -> int:
+        """How many devices or lanes the seeds are dealt out among."""
+        return len(self.devices)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """One chunk after another, from where the run stands to its end."""
+        if self.lanes:
+            for metrics, states in run_lanes(self.lanes, self.plan.iterations, self.border, self.done):
+                self.done += 1
+                snapshot = None if states is None else self._of_lanes(states)
+                yield Chunk({name: value[:, None] for name, value in metrics.items()}, snapshot)
+            return
+        while self.done < self.plan.iterations:
+            self._arrays, metrics = self._call(self._arrays)
+            self.done += self.plan.chunk
+            snapshot = self.snapshot() if self._asked else None
+            self._asked = False
+            yield Chunk({name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}, snapshot)
+
+    def ask(self) -> None:
+        """Deliver a snapshot with the next chunk that can have one."""
+        self._asked = True
+        if self.lanes:
+            self.border.ask()
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now, between two chunks; of lanes only before they start and after they have ended."""
+        if self.lanes:
+            return self._of_lanes([lane.snapshot() for lane in self.lanes])
+        # Rows beyond the seeds repeat the last one: they only fill up the devices.
+        kept = len(self.plan.seeds)
+        return self._noted({name: array[:kept].copy() for name, array in host_copies(self._arrays).items()})
+
+    def _of_lanes(self, states: Sequence[Mapping[str, np.ndarray]]) -> Snapshot:
+        return self._noted(
+            {f"lane{k}.{name}": array for k, state in enumerate(states) for name, array in state.items()}
+        )
+
+    def _noted(self, arrays: Mapping[str, np.ndarray]) -> Snapshot:
+        lost = {str(seed): message for seed, message in self.lost.items()}
+        return Snapshot(self.done, arrays, {"layout": self.layout, "lost": lost})
+
+    def resume(self, snapshot: Snapshot) -> None:
+        """Continue from a snapshot: to the last bit, with the layout it was made with."""
+        self.done, arrays = snapshot.iteration, snapshot.arrays
+        self._lost = {int(seed): message for seed, message in snapshot.facts["lost"].items()}
+        if self.lanes:
+            if snapshot.facts["layout"] != self.layout:
+                raise CheckpointError(f"the checkpoint has {snapshot.facts['layout']} lanes, this run {self.layout}.")
+            self.border = Border(len(self.lanes), self.done)
+            for k, lane in enumerate(self.lanes):
+                prefix = f"lane{k}."
+                lane.resume({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+            return
+        rows = np.minimum(np.arange(len(padded(self.plan.seeds, self._mesh.size))), len(self.plan.seeds) - 1)
+        filled = refilled(self._arrays, {name: array[rows] for name, array in arrays.items()})
+        self._arrays = spread(filled, self._mesh)
+
+    @property
+    def lost(self) -> dict[int, str]:
+        """Seeds whose simulation failed, and how."""
+        return {**self._lost, **{seed: message for lane in self.lanes for seed, message in lane.lost.items()}}
+
+    def saved(self) -> saved.Saved:
+        """What every seed that is left has learnt, on the host."""
+        if self.lanes:
+            states = [lane.train_state for lane in self.lanes]
+            statistics: list[Moments | None] = [lane.obs_stats for lane in self.lanes]
+        else:
+            states = [eqx.combine(self._arrays, self._static)]
+            statistics = [states[0].obs_stats]
+        parts = [
+            (saved.networks(state.agent), state.curiosity, stats)
+            for state, stats in zip(states, statistics, strict=True)
+        ]
+        kept = [k for k, seed in enumerate(self.plan.seeds) if seed not in self.lost]
+        agent, curiosity, stats = jax.tree.map(lambda *leaves: joined(leaves, kept), *parts)
+        return saved.Saved(agent, curiosity, stats, tuple(self.plan.seeds[k] for k in kept))
+
+    def close(self) -> None:
+        """Free the simulators."""
+        for lane in self.lanes:
+            lane.fleet.close()
+
+
+def joined(leaves: Sequence[Any], kept: Sequence[int]) -> Any:
+    """The kept seeds of several lanes in one array on the host; what is no array stays as it is."""
+    if not eqx.is_array(leaves[0]):
+        return leaves[0]
+    if is_key(leaves[0]):
+        return jnp.concatenate(leaves)[np.asarray(kept)]
+    return np.concatenate([np.asarray(leaf) for leaf in leaves])[np.asarray(kept)]

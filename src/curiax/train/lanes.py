@@ -1,0 +1,125 @@
+"""Running lanes side by side, and putting all of them aside at one and the same iteration without a halt."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
+from typing import NamedTuple
+
+import numpy as np
+
+from .._types import PRNGKey
+from ..curiosity import AbstractCuriosity
+from .devices import cpu_cores, lane_devices
+from .hosted import HostMetrics, Lane
+from .loop import Setup
+
+#: No lane is further ahead of the slowest: a border that all lanes still have before them is never far away.
+LEAD = 3
+
+
+class Delivery(NamedTuple):
+    """What lanes hand over after one iteration: the metrics `[S]`, and each lane's state where it was asked for."""
+
+    metrics: HostMetrics
+    states: list[dict[str, np.ndarray]] | None
+
+
+class Border:
+    """Lanes never wait for a checkpoint: each puts its state aside as it passes the iteration that was agreed on."""
+
+    def __init__(self, lanes: int, first: int = 0) -> None:
+        self._news = threading.Condition()
+        #: The iteration that each lane is in.
+        self._running, self._agreed = [first] * lanes, -1
+        self._over = False
+
+    def begin(self, iteration: int) -> bool:
+        """Wait for slower lanes before an iteration; False if the lane should end instead."""
+        with self._news:
+            self._news.wait_for(lambda: self._over or iteration - min(self._running) < LEAD)
+            return not self._over
+
+    def passes(self, lane: int, done: int) -> bool:
+        """A lane has run so many iterations; True if that is where it puts its state aside."""
+        with self._news:
+            self._running[lane] = done
+            self._news.notify_all()
+            return done == self._agreed
+
+    def ask(self) -> None:
+        """Agree on the first border that every lane has still before it; there is none near the end of the run."""
+        with self._news:
+            if self._agreed <= min(self._running):
+                self._agreed = max(self._running) + 1
+
+    def end(self) -> None:
+        """All lanes end after the iteration they are in."""
+        with self._news:
+            self._over = True
+            self._news.notify_all()
+
+
+def open_lanes(
+    setup: Setup,
+    build_model: Callable[[PRNGKey], AbstractCuriosity],
+    seeds: Sequence[int],
+    count: int | None = None,
+) -> list[Lane]:
+    """A lane for each device, or `count` lanes, the seeds dealt out among them, all compiled side by side."""
+    found = lane_devices(len(seeds))
+    devices = found if count is None else list(islice(cycle(found), count))
+    dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(devices))]
+    threads = max(1, cpu_cores() // len(devices))
+    lanes = [Lane(setup, build_model, part, device, threads) for part, device in zip(dealt, devices, strict=True)]
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        list(pool.map(Lane.compile, lanes))
+    return lanes
+
+
+def run_lanes(
+    lanes: Sequence[Lane], iterations: int, border: Border | None = None, first: int = 0
+) -> Iterator[Delivery]:
+    """The iterations from `first` on, each lane in a thread; yields what all lanes deliver, one after another."""
+    done: queue.SimpleQueue[tuple[int, Delivery | BaseException]] = queue.SimpleQueue()
+    border = border or Border(len(lanes), first)
+
+    def work(number: int, lane: Lane) -> None:
+        try:
+            for iteration in range(first, iterations):
+                if not border.begin(iteration):
+                    return
+                metrics = lane.iterate()
+                done.put(
+                    (number, Delivery(metrics, [lane.snapshot()] if border.passes(number, iteration + 1) else None))
+                )
+        except BaseException as error:
+            done.put((number, error))
+
+    threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(lanes)]
+    for thread in threads:
+        thread.start()
+    waiting: list[list[Delivery]] = [[] for _ in lanes]
+    try:
+        for _ in range(first, iterations):
+            while not all(waiting):
+                number, item = done.get()
+                if isinstance(item, BaseException):
+                    raise item
+                waiting[number].append(item)
+            parts = [queued.pop(0) for queued in waiting]
+            metrics = {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics}
+            yield Delivery(metrics, joined_states(parts))
+    finally:
+        border.end()
+        for thread in threads:
+            thread.join()
+
+
+def joined_states(parts: Sequence[Delivery]) -> list[dict[str, np.ndarray]] | None:
+    """The states of all lanes, or None: lanes agree on when to put them aside."""
+    states = [state for part in parts for state in part.states or ()]
+    return states if len(states) == len(parts) else None
