@@ -17,7 +17,7 @@ LAYERS = [
     {"agents", "_contract"},
     {"train"},
     {"experiments", "testing"},
-    {"report", "integrations", "watch"},
+    {"report", "integrations", "watch", "launch"},
     {"cli", "__init__"},
     {"__main__"},
 ]

@@ -290,6 +290,8 @@ def reproduce_class() -> type:
     """The arguments of `reproduce`."""
     import tyro
 
+    from .launch.sweep import LAUNCHERS, LauncherName
+
     def arg(text: str) -> Any:
         return tyro.conf.arg(help=text)
 
@@ -310,6 +312,9 @@ def reproduce_class() -> type:
         ("preset", Annotated[str | None, arg("paper-code (also for None), paper-text, clean or curiax")], None),
         ("out", Annotated[Path | None, arg("folder for report, table, figures and runs; None: runs/SUITE")], None),
         ("runs", Annotated[Path | None, arg("folder of the runs, to share them between suites; None: OUT/runs")], None),
+        ("launcher", Annotated[LauncherName, arg(LAUNCHERS)], "serial"),
+        ("workers", Annotated[int | None, arg("at most so many runs at once; None: as the launcher sees fit")], None),
+        ("address", Annotated[str | None, arg("HOST:PORT of a Ray cluster; None: one on this machine")], None),
         ("json", Annotated[bool, arg("print the table as JSON")], False),
         ("quiet", Annotated[bool, arg("show no progress")], False),
         *option_fields(),
@@ -323,6 +328,7 @@ def command_reproduce(args: list[str]) -> int:
     from .experiments.reproduce import claim, experiments, lead, seeds_of_tasks, train_suite
     from .experiments.spec import resolve
     from .experiments.suites import find_suite
+    from .launch import choose, launch_experiments, show
     from .report.publish import publish
     from .report.record import Heading, condense
 
@@ -331,6 +337,7 @@ def command_reproduce(args: list[str]) -> int:
         "a table, figures and report.html. Finished runs are reused, so the same command continues."
     )
     said = parse(reproduce_class(), args, "reproduce", text)
+    launcher = choose(said.launcher, said.workers, said.address)
     suite = find_suite(said.suite)
     chosen = experiments(
         suite,
@@ -342,8 +349,10 @@ def command_reproduce(args: list[str]) -> int:
     first = resolve(chosen[0])
     out = said.out or Path("runs") / suite.name
     claim(out)
-    progress = for_terminal(first.setup.loop.coverage, quiet=said.quiet or said.json)
-    results = train_suite(chosen, said.runs or out / "runs", progress, options_of(said))
+    store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
+    if launcher is not None:
+        launch_experiments(chosen, store, launcher, show.for_terminal(quiet=quiet), options)
+    results = train_suite(chosen, store, for_terminal(first.setup.loop.coverage, quiet=quiet), options)
     # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
     records = [
         condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
