@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format types tests docs results check-python benchmark clean help
+.PHONY: demo test lint format types tests docs results check-python benchmark soak clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 
 benchmark: $(VENV)/.installed-dev ## every benchmark that needs nothing beyond Curiax; JSON to results/benchmarks/
 	$(BIN)/python benchmarks/run_all.py
+
+soak: $(VENV)/.installed-dev ## the long checks of reliability; figures to results/reliability.json; about an hour
+	$(BIN)/python soak/run_all.py
 
 check-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

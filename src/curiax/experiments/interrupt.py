@@ -31,8 +31,11 @@ class Stop:
         return 128 + (self.signal or signal.SIGINT)
 
 
+NOTICE = "stopping: saving at the next border of the training. Ctrl-C again leaves at once."
+
+
 @contextlib.contextmanager
-def listening(tell: Callable[[str], None]) -> Iterator[Stop]:
+def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Stop]:
     """Take the two signals as a request while the block runs; a second Ctrl-C interrupts as it always does.
 
     Outside the main thread signals cannot be taken: there a run goes on until it is finished.
@@ -51,7 +54,7 @@ def listening(tell: Callable[[str], None]) -> Iterator[Stop]:
                 raise Interrupted(
                     "stopped before training began; whatever was saved before is as it was.", stop.exit_code
                 )
-            tell("stopping: saving at the next border of the training. Ctrl-C again leaves at once.")
+            tell(notice)
 
     before: dict[int, Any] = {number: signal.signal(number, take) for number in SIGNALS}
     try:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, Literal
 
 from .._errors import CuriaxError, Interrupted
+from ..experiments.interrupt import listening
 from . import progress_file
 from ._base import AbstractLauncher, Ending
 from .job import Job
@@ -75,7 +73,9 @@ def launch(entries: Sequence[Entry], launcher: AbstractLauncher, show: AbstractS
 
     The launcher is open already, and stays so.
     """
-    with show, stop_requests() as stop:
+    notice = f"stopping: workers save and leave, up to {GRACE:.0f} s. Ctrl-C again leaves at once."
+    with show, listening(show.tell, notice) as stop:
+        stop.training = True
         waiting = deque(entry for entry in entries if entry.state == "waiting")
         out: list[Entry] = []
         while waiting or out:
@@ -90,9 +90,8 @@ def launch(entries: Sequence[Entry], launcher: AbstractLauncher, show: AbstractS
             waiting += [entry for entry in ended if entry.state == "waiting"]
             show.update(entries)
             if stop.signal is not None:
-                show.tell(f"stopping: workers save and leave, up to {GRACE:.0f} s. Ctrl-C again leaves at once.")
                 halt(out, launcher)
-                raise interrupted(entries, stop.signal)
+                raise interrupted(entries, stop.exit_code)
             if waiting or out:
                 time.sleep(PAUSE)
     for entry in entries:
@@ -127,13 +126,13 @@ def halt(out: list[Entry], launcher: AbstractLauncher) -> None:
         deadline += 2.0
 
 
-def interrupted(entries: Sequence[Entry], number: int) -> Interrupted:
+def interrupted(entries: Sequence[Entry], exit_code: int) -> Interrupted:
     """What to say when all have left."""
     done = sum(entry.state in ("done", "read") for entry in entries)
     return Interrupted(
         f"stopped: {done} of {len(entries)} runs are finished, the others wait where they were saved. "
         "The same command continues.",
-        128 + number,
+        exit_code,
     )
 
 
@@ -156,30 +155,3 @@ def opened(launcher: AbstractLauncher) -> Iterator[None]:
         yield
     finally:
         launcher.close()
-
-
-class StopRequest:
-    """The signal that asked the driver to stop, if any."""
-
-    signal: int | None = None
-
-
-@contextlib.contextmanager
-def stop_requests() -> Iterator[StopRequest]:
-    """Take Ctrl-C and SIGTERM as a request while the block runs; a second one interrupts at once."""
-    stop = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def take(number: int, frame: FrameType | None) -> None:
-        if stop.signal is not None:
-            raise Interrupted("left at once. The same command continues.", 128 + number)
-        stop.signal = number
-
-    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
