@@ -34,21 +34,12 @@ from . import folder, saved
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
+from .soundness import PREFIX, find_faults
 from .spec import Experiment, Plan, require, resolve
 
 if TYPE_CHECKING:
     import polars
 
-#: What turned non-finite → who is to blame, in the order in which a fault spreads within one iteration.
-CULPRITS = {
-    "observation": "the observations of task {task!r}",
-    "point": "the tracked point of task {task!r}",
-    "reward": "the reward of task {task!r}",
-    "bonus": "the bonus of method {method!r}",
-    "loss": "the loss or the terms that method {method!r} reports",
-    "policy": "the policy's parameters, trained on the bonus of {method!r}",
-    "model": "the parameters of method {method!r}, trained on its own loss",
-}
 #: What to do about a simulation that ran away.
 REMEDY = (
     "Actions or rewards that grow without bound are the usual cause: look at policy/action_std in the metrics, lower "
@@ -99,6 +90,7 @@ def run(
     devices.prepare()
     options = options or RunOptions()
     plan = resolve(experiment)
+    plan = dataclasses.replace(plan, setup=dataclasses.replace(plan.setup, on_nonfinite=options.on_nonfinite))
     where = None if out is None else Path(out)
     done = None if where is None else folder.existing_run(where, plan.identity)
     if where is not None and done is not None:
@@ -137,6 +129,8 @@ class Training:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.lanes: list[Lane] = []
+        #: Seeds that are left out of the results, and why.
+        self.faulty: dict[int, str] = {}
         if isinstance(plan.setup.task, AbstractHostTask):
             self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
             self.devices = [str(lane.device) for lane in self.lanes]
@@ -160,7 +154,8 @@ class Training:
     @property
     def lost(self) -> dict[int, str]:
         """Seeds whose simulation failed, and how."""
-        return {seed: message for lane in self.lanes for seed, message in lane.lost.items()}
+        of_lanes = {seed: message for lane in self.lanes for seed, message in lane.lost.items()}
+        return {**self.faulty, **of_lanes}
 
     def saved(self) -> saved.Saved:
         """What every seed that is left has learnt, on the host."""
@@ -208,7 +203,7 @@ def train(
         chunks: list[dict[str, np.ndarray]] = []
         done = 0
         for chunk in training:
-            refuse_nonfinite(plan, chunk, done)
+            contain_faults(plan, chunk, done, training.faulty)
             refuse_nothing_left(plan, training.lost)
             chunks.append(chunk)
             done += next(iter(chunk.values())).shape[1]
@@ -247,22 +242,13 @@ def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str
     return {name: value[kept] for name, value in metrics.items()}
 
 
-def refuse_nonfinite(plan: Plan, chunk: Mapping[str, np.ndarray], first: int) -> None:
-    """Stop at the first NaN or infinity, and say whose it is."""
-    broken = {name: np.argwhere(~chunk[f"finite/{name}"]) for name in CULPRITS}
-    places = [(k, order, s, name) for order, name in enumerate(CULPRITS) for s, k in broken[name]]
-    if not places:
-        return
-    k, _, s, name = min(places)
-    names = {"task": plan.task_entry.name, "method": plan.method_entry.name}
-    per_iteration = plan.steps // plan.iterations
-    iteration = first + int(k)
-    raise NonFiniteError(
-        f"NaN or infinity in {CULPRITS[name].format(**names)}: seed {plan.seeds[int(s)]}, iteration {iteration} "
-        f"(steps {iteration * per_iteration:,} to {(iteration + 1) * per_iteration:,}). "
-        "The run was stopped and nothing was written. Look for divisions by 0, logarithms, overflow, or a "
-        "learning rate that is too high."
-    )
+def contain_faults(plan: Plan, chunk: Mapping[str, np.ndarray], begun: int, lost: dict[int, str]) -> None:
+    """Stop at the first unsound value and say whose it is, or note the seeds that are lost by it."""
+    for fault in find_faults(plan, chunk, begun):
+        if plan.setup.on_nonfinite == "stop" or fault.field in ("model", "policy"):
+            raise NonFiniteError(fault.error)
+        if plan.setup.on_nonfinite == "drop":
+            lost.setdefault(fault.seed, fault.message)
 
 
 def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str]) -> polars.DataFrame:
@@ -279,7 +265,7 @@ def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str])
     # A device may divide by multiplying with a rounded reciprocal; seven of seven cells are 100 %, to the last bit.
     parts = {f"coverage/{grid.name}": grid.nominal for grid in plan.setup.task.grids}
     for name in sorted(metrics):
-        if not name.startswith("finite/"):
+        if not name.startswith(PREFIX):
             values = metrics[name].reshape((seeds * iterations, *metrics[name].shape[2:]))
             if name in parts:
                 values = (100.0 * np.rint(values * (parts[name] / 100.0)) / parts[name]).astype(np.float32)
