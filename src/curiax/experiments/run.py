@@ -245,10 +245,9 @@ def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str
 def contain_faults(plan: Plan, chunk: Mapping[str, np.ndarray], begun: int, lost: dict[int, str]) -> None:
     """Stop at the first unsound value and say whose it is, or note the seeds that are lost by it."""
     for fault in find_faults(plan, chunk, begun):
-        if plan.setup.on_nonfinite == "stop" or fault.field in ("model", "policy"):
+        if plan.setup.on_nonfinite != "drop":
             raise NonFiniteError(fault.error)
-        if plan.setup.on_nonfinite == "drop":
-            lost.setdefault(fault.seed, fault.message)
+        lost.setdefault(fault.seed, fault.message)
 
 
 def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str]) -> polars.DataFrame:

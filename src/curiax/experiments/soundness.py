@@ -1,7 +1,8 @@
 """From the metrics of a chunk to findings: which seed met a value that no computation should see, where, and whose.
 
 Every iteration reports, as `unsound/<field>`, where the first such value of each field was (`train/loop.py`): a flat
-index `t · N + n` of the rollout, or the number of a gradient step; −1 for none. Steps are counted as `_sound.spot` says.
+index `t · N + n` of the rollout, or the number of a gradient step; −1 for none. Steps are counted as `_sound.spot`
+says.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ COMPUTATIONS = {
     "policy": "the policy's parameters or optimiser, trained on the bonus of {method!r}",
 }
 FIELDS = (*ROLLOUT, *COMPUTATIONS)
+#: What must be sound even where unsound values are masked.
+LEARNT = ("model", "policy")
 #: What to look for.
 ADVICE = "Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
 
@@ -58,9 +61,10 @@ class Fault:
 def find_faults(plan: Plan, chunk: Mapping[str, np.ndarray], begun: int) -> list[Fault]:
     """The first fault of every seed that has one in a chunk of metrics `[S, K]`, the earliest iteration first.
 
-    `begun` is the number of iterations before the chunk.
+    `begun` is the number of iterations before the chunk. Where unsound values are masked, only those that got past it
+    are faults.
     """
-    found = {name: chunk[PREFIX + name] for name in FIELDS}
+    found = {name: chunk[PREFIX + name] for name in (LEARNT if plan.setup.mask else FIELDS)}
     faulty = np.any([places >= 0 for places in found.values()], axis=0)
     faults = []
     for s in np.flatnonzero(faulty.any(axis=1)):

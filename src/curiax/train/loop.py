@@ -139,9 +139,10 @@ class Unsound(eqx.Module):
     reward: Bool[Array, "T N"]
 
     @staticmethod
-    def among(rollout: Rollout, start: Bool[Array, " N"], observation: Bool[Array, "T N"]) -> Unsound:
-        """What is to be found in a rollout beside its observations, which are normalised there."""
+    def among(rollout: Rollout, start: Bool[Array, " N"], raw: Bool[Array, "T N"] | bool) -> Unsound:
+        """What is to be found in a rollout, and in observations before they were normalised for it."""
         step = rollout.step
+        observation = raw | unsound(step.obs, 2) | unsound(step.next_obs, 2)
         return Unsound(start, unsound(step.action, 2), observation, unsound(rollout.points, 2), unsound(step.reward, 2))
 
     @property
@@ -193,8 +194,8 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout, 
         worlds, stats, doubted = carry
         noise, keys, fresh = now
         action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(worlds.obs, noise)
+        wrong_action = unsound(action, 1)
         if setup.mask:
-            wrong_action = unsound(action, 1)
             action = instead(wrong_action, jnp.zeros_like(action), action)
         inner, reward, terminated = jax.vmap(lambda s, a, k: task.step(s, a, key=k))(
             worlds.inner, spec.action.executed(action), keys
@@ -259,8 +260,7 @@ def learn(
     """
     loop, learner, keys, mask = setup.loop, setup.learner, state.keys(), setup.mask
     if wrong is None:
-        step = rollout.step
-        wrong = Unsound.among(rollout, unsound(step.obs[0], 1), unsound(step.next_obs, 2))
+        wrong = Unsound.among(rollout, unsound(rollout.step.obs[0], 1), False)
     seen = as_seen(setup, rollout)
     terms = explanation(state.curiosity, seen, key=keys[Stream.EXPLAIN], mask=mask)
     learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=keys[Stream.BONUS], mask=mask)
