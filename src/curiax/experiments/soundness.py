@@ -89,7 +89,9 @@ def first_fault(plan: Plan, seed: int, iteration: int, places: Mapping[str, int]
         step, _, env = steps[field]
         where = spot(seed, env, iteration * loop.rollout + step, loop.envs, iteration)
         return Fault(seed, iteration, field, f"{FROM_OUTSIDE} in {ROLLOUT[field].format(**names)}: {where}")
-    field = min(places, key=lambda name: order[name])
+    # An unsound gradient makes the next step's loss unsound: of the two, the earlier step comes first.
+    stage = {name: order[name.replace("_gradient", "_loss")] for name in places}
+    field = min(places, key=lambda name: (stage[name], places[name], order[name]))
     index, what = places[field], f"{COMPUTED} in {COMPUTATIONS[field].format(**names)}"
     if field == "bonus":
         step, env = divmod(index, loop.envs)

@@ -142,7 +142,9 @@ class Unsound(eqx.Module):
     def among(rollout: Rollout, start: Bool[Array, " N"], raw: Bool[Array, "T N"] | bool) -> Unsound:
         """What is to be found in a rollout, and in observations before they were normalised for it."""
         step = rollout.step
-        observation = raw | unsound(step.obs, 2) | unsound(step.next_obs, 2)
+        normalised = unsound(step.obs, 2) | unsound(step.next_obs, 2)
+        # One environment's fault spreads to the others by the statistics that they share.
+        observation = jnp.where(jnp.any(raw), raw, normalised)
         return Unsound(start, unsound(step.action, 2), observation, unsound(rollout.points, 2), unsound(step.reward, 2))
 
     @property
