@@ -2,7 +2,7 @@
 
     python soak/nonfinite.py --count 200
 
-Mountain Car and Half-Cheetah, all methods; NaN, infinities and 1e30 in everything that `curiax.testing.faults` can poison.
+Mountain Car and Half-Cheetah, all methods; NaN, infinities and 1e30 in all that `curiax.testing.faults` can poison.
 Most are tried by programs that serve many faults each, one in `THROUGH` by `curiax.run` itself.
 """
 

@@ -298,7 +298,7 @@ class Lane:
             entries = raw[s, n].ravel()
             entry = np.flatnonzero(~(np.abs(entries) < HUGE))[0]
             message = f"{FROM_OUTSIDE} in the task's observations: {place}: entry {entry} became {entries[entry]:g}"
-            if t is not None and not sound(self.tape.action[t, s, n], 0):
+            if t is not None and not sound(self.tape.action[t], 2)[s, n]:
                 message = f"{FROM_OUTSIDE} in the policy's actions: {place}: the task's observations followed"
             if self.setup.on_nonfinite == "stop":
                 raise NonFiniteError(f"{message}. The run was stopped. {GO_ON}")
