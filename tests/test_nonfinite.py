@@ -183,19 +183,19 @@ def test_masked_faults_are_counted_and_nothing_unsound_is_left(task: str, method
 def test_a_masked_observation_ends_its_episode_and_enters_no_statistics() -> None:
     """The environment begins anew as at a time limit; the other seed is what it would have been, to the bit."""
     tried = trial("mountain-car", "ngu", "mask")
-    sound = tried.run(Injection("reward", 0.0, 99), 2)
+    sound = tried.run(Injection("reward", 0.0, 99), 1)
     for value in VALUES:
-        outcome = tried.run(Injection("observation", value, 5, 1, 17, 1), 2)
-        ended = [m["reward/episodes_ended"] for m in (sound.metrics[1], outcome.metrics[1])]
-        np.testing.assert_array_equal(ended[1] - ended[0], [0, 1])
+        outcome = tried.run(Injection("observation", value, 5, 0, 17, 1), 1)
+        np.testing.assert_array_equal(sound.metrics[0]["reward/episodes_ended"], 0)
+        np.testing.assert_array_equal(outcome.metrics[0]["reward/episodes_ended"], [0, 1])
         stats, before = outcome.state.obs_stats, sound.state.obs_stats
         np.testing.assert_array_equal(stats.count, before.count)
         np.testing.assert_allclose(stats.mean, before.mean, atol=0.05)
         assert np.all(np.asarray(stats.var) < 2 * np.asarray(before.var))
-        occupancy = [np.sum(m["occupancy/bins"], axis=-1) for m in (sound.metrics[1], outcome.metrics[1])]
+        occupancy = [np.sum(m["occupancy/bins"], axis=-1) for m in (sound.metrics[0], outcome.metrics[0])]
         np.testing.assert_array_equal(occupancy[1] - occupancy[0], [0, -1])
-        for name, metric in outcome.metrics[1].items():
-            np.testing.assert_array_equal(metric[0], sound.metrics[1][name][0], err_msg=name)
+        for name, metric in outcome.metrics[0].items():
+            np.testing.assert_array_equal(metric[0], sound.metrics[0][name][0], err_msg=name)
 
 
 def test_a_method_whose_every_bonus_is_unsound_keeps_its_memory() -> None:
@@ -264,10 +264,10 @@ def test_a_gradient_is_watched_where_the_loss_is_sound() -> None:
         return 1.0 + batch * jnp.sum(weight), {}
 
     optimiser, weight = adam(0.1, 1e-8, None), jnp.zeros(1)
-    after, state, report = descend(loss, weight, optimiser, optimiser.init(weight), jnp.asarray([1.0, 1e30, 1.0]))
+    after, state, report = descend(loss, weight, optimiser, optimiser.init(weight), jnp.asarray([1e30, 1.0]))
     assert np.isfinite(after).all()
     assert np.isinf(optax.tree.get(state, "nu")).any()
-    assert (int(report["unsound/loss"]), int(report["unsound/gradient"])) == (-1, 1)
+    assert (int(report["unsound/loss"]), int(report["unsound/gradient"])) == (-1, 0)
 
 
 def test_moments_of_what_is_named() -> None:
@@ -350,11 +350,10 @@ def test_a_lane_stops_at_once(field: Any) -> None:
 
 def test_a_lane_drops_a_seed_for_any_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = run_with(monkeypatch, Injection("bonus", math.nan, 5, 1000, 9, 1), "drop", "half-cheetah")
-    for field in ("observation", "bonus"):
-        with pytest.warns(UserWarning, match=r"seed 5, environment 1, step 74 of that environment \(iteration 1"):
-            left = run_with(monkeypatch, Injection(field, math.nan, 5, 1, 9, 1), "drop", "half-cheetah")
-        assert list(left.manifest["lost"]) == ["5"]
-        assert left.metrics.equals(sound.metrics.filter(sound.metrics["seed"] == 3))
+    with pytest.warns(UserWarning, match=r"seed 5, environment 1, step 74 of that environment \(iteration 1"):
+        left = run_with(monkeypatch, Injection("bonus", math.nan, 5, 1, 9, 1), "drop", "half-cheetah")
+    assert list(left.manifest["lost"]) == ["5"]
+    assert left.metrics.equals(sound.metrics.filter(sound.metrics["seed"] == 3))
 
 
 class NeverSound(curiax.AbstractTask):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -153,8 +153,13 @@ def inject(plan: Plan, injection: Injection) -> Plan:
     target, setup, entry = Target.of(plan, injection), plan.setup, plan.method_entry
     build: Any = entry.cls
 
-    def poisoned(spec: Spec, *, key: PRNGKey, **settings: Any) -> PoisonedMethod:
-        return PoisonedMethod(build(spec, key=key, **settings), target)
+    class Poisoned(PoisonedMethod):
+        """The method of this plan with its fault."""
+
+        shares_key: ClassVar[bool] = build.shares_key
+
+        def __init__(self, spec: Spec, *, key: PRNGKey, **settings: Any) -> None:
+            self.model, self.target = build(spec, key=key, **settings), target
 
     task = setup.task
     if isinstance(task, AbstractHostTask):
@@ -163,7 +168,7 @@ def inject(plan: Plan, injection: Injection) -> Plan:
         assert isinstance(task, AbstractTask)
         task = PoisonedTask(task, target)
     setup = dataclasses.replace(setup, task=task, agent=PoisonedAgent(setup.agent, target))
-    method_entry = dataclasses.replace(entry, cls=poisoned)  # pyright: ignore[reportArgumentType]
+    method_entry = dataclasses.replace(entry, cls=Poisoned)
     return dataclasses.replace(plan, setup=setup, method_entry=method_entry)
 
 
@@ -342,17 +347,10 @@ class PoisonedFleet(AbstractFleet):
 
 
 class PoisonedMethod(AbstractCuriosity):
-    """A method with a fault in it."""
+    """A method with a fault in it; `inject` says which."""
 
     model: AbstractCuriosity
     target: Target
-
-    def __init__(self, model: AbstractCuriosity, target: Target) -> None:
-        self.model, self.target = model, target
-
-    @property
-    def shares_key(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.model.shares_key
 
     def memory(self) -> Memory:
         return self.model.memory()
