@@ -19,6 +19,7 @@ from curiax.agents import PPO, PPOSettings, Uniform
 from curiax.agents._base import AbstractAgent
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, RemoteSettings
 from curiax.envs.remote import uniform
+from curiax.experiments.options import RunOptions
 from curiax.experiments.reproduce import experiments
 from curiax.experiments.spec import resolve
 from curiax.experiments.suites import find_suite
@@ -309,14 +310,18 @@ def test_nobody_learns_from_filler_steps() -> None:
 
 @pytest.mark.parametrize("value", ["nan", "1e12"])
 def test_a_simulation_that_runs_away_costs_its_own_seed_only(value: str, tmp_path: Any) -> None:
-    """The lost seed is named with environment, step and remedy; the others' results are those of a sound run."""
+    """Where it is to be dropped, with environment, step and remedy; the others' results are those of a sound run."""
     experiment = curiax.Experiment(HostSled, "lbs", seeds=4, steps=512, settings=SMALL)
     sound = curiax.run(experiment)
     broken = curiax.Experiment(
         HostSled, "lbs", seeds=4, steps=512, settings={**SMALL, "task.breaks": value, "task.at": 200}
     )
-    with pytest.warns(UserWarning, match=r"seed 0, environment 0, step 200: observation entry 1 became") as caught:
-        result = curiax.run(broken, tmp_path / "run")
+    told = r"seed 0, environment 0, step 200 of that environment \(iteration 1, .*\): entry 1 became"
+    with pytest.raises(curiax.NonFiniteError, match=told.replace("seed 0", "seed [02]")):
+        curiax.run(broken, tmp_path / "run")
+    drop = RunOptions(on_nonfinite="drop")
+    with pytest.warns(UserWarning, match=told) as caught:
+        result = curiax.run(broken, tmp_path / "run", options=drop)
     assert "seed 2" in str(caught[0].message)  # each of the two lanes has such a sled in its first row
     assert "learning_rate" in str(caught[0].message)
     assert sorted(result.final()) == [1, 3]
@@ -374,7 +379,7 @@ def test_no_seed_left_stops_the_run() -> None:
         HostSled, "rnd", seeds=2, steps=128 * 4000, settings={**SMALL, "task.breaks": "inf", "task.at": 3}
     )
     with pytest.raises(curiax.SimulatorError, match=r"No seed is left"):
-        curiax.run(broken)
+        curiax.run(broken, options=RunOptions(on_nonfinite="drop"))
 
 
 def test_lanes_share_the_seeds_out() -> None:

@@ -34,7 +34,7 @@ def collected(envs: int = 1) -> tuple[Plan, TrainState, Any]:
     plan = plan_for(loop__envs=envs)
     state = one_state(plan)
     arrays, static = eqx.partition(state, eqx.is_array)
-    return plan, state, jax.jit(lambda arrays: collect(plan.setup, eqx.combine(arrays, static)))(arrays)
+    return plan, state, jax.jit(lambda arrays: collect(plan.setup, eqx.combine(arrays, static))[:3])(arrays)
 
 
 def test_observations_are_normalised_as_stable_baselines_does() -> None:
@@ -134,9 +134,9 @@ def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> 
     given: list[Any] = []
 
     class Spy(type(plan.setup.agent)):  # pyright: ignore
-        def learn(self, spec: Any, state: Any, rollout: Any, reward: Any, *, key: Any) -> Any:
+        def learn(self, spec: Any, state: Any, rollout: Any, reward: Any, *, key: Any, mask: bool = False) -> Any:
             given.append(reward)
-            return super().learn(spec, state, rollout, reward, key=key)
+            return super().learn(spec, state, rollout, reward, key=key, mask=mask)
 
     setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
     arrays, static = eqx.partition(state, eqx.is_array)
@@ -144,7 +144,7 @@ def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> 
     @jax.jit
     def once(arrays: Any) -> Any:
         state = eqx.combine(arrays, static)
-        _, _, rollout = collect(setup, state)
+        _, _, rollout, _ = collect(setup, state)
         rollout = eqx.tree_at(lambda r: r.step.reward, rollout, jnp.full_like(rollout.step.reward, 3.0))
         _, metrics = learn(setup, state, rollout)
         seen = as_seen(setup, rollout)

@@ -27,13 +27,18 @@ class Moments(eqx.Module):
         """Moments that have seen nothing."""
         return Moments(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4))
 
-    def merge(self, batch: Float[Array, "B *shape"]) -> Moments:
-        """Moments of the union with a batch."""
-        size = batch.shape[0]
+    def merge(self, batch: Float[Array, "B *shape"], where: Bool[Array, " B"] | None = None) -> Moments:
+        """Moments of the union with a batch, or with those of its entries that `where` names."""
+        if where is None:
+            size, middle, var = batch.shape[0], jnp.mean(batch, axis=0), jnp.var(batch, axis=0)
+        else:
+            taken, size = where.reshape((-1,) + (1,) * (batch.ndim - 1)), jnp.sum(where)
+            middle = jnp.sum(jnp.where(taken, batch, 0.0), axis=0) / jnp.maximum(size, 1)
+            var = jnp.sum(jnp.where(taken, (batch - middle) ** 2, 0.0), axis=0) / jnp.maximum(size, 1)
         total = self.count + size
-        delta = jnp.mean(batch, axis=0) - self.mean
+        delta = middle - self.mean
         mean = self.mean + delta * (size / total)
-        spread = self.var * self.count + jnp.var(batch, axis=0) * size + delta**2 * (self.count * size / total)
+        spread = self.var * self.count + var * size + delta**2 * (self.count * size / total)
         return Moments(mean, spread / total, total)
 
     def normalise(self, x: Float[Array, "*lead"], epsilon: float, clip: float) -> Float[Array, "*lead"]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from .._types import PRNGKey, Rollout, Scalar, Spec
+from .._types import PRNGKey, Rollout, Spec
 
 AgentState = Any
 #: Writes the actions of step `t` for the observations `[S, N, ...]` into its last argument.
@@ -54,9 +54,20 @@ class AbstractAgent(eqx.Module):
 
     @abc.abstractmethod
     def learn(
-        self, spec: Spec, state: AgentState, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
-    ) -> tuple[AgentState, dict[str, Scalar]]:
-        """The state after learning from a rollout and the reward of each step, and diagnostics."""
+        self,
+        spec: Spec,
+        state: AgentState,
+        rollout: Rollout,
+        reward: Float[Array, "T N"],
+        *,
+        key: PRNGKey,
+        mask: bool = False,
+    ) -> tuple[AgentState, dict[str, Array]]:
+        """The state after learning from a rollout and the reward of each step, and diagnostics.
+
+        With `mask` an unsound gradient step is left out. Where there are gradient steps the diagnostics hold what
+        `descend` says of them.
+        """
 
 
 # Of the module, not of each rollout's actor: a program is compiled once for each agent and shape.

@@ -208,8 +208,15 @@ class PPO(AbstractAgent):
         return NumpyActor(states.policy, noise)
 
     def learn(
-        self, spec: Spec, state: PPOState, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
-    ) -> tuple[PPOState, dict[str, Scalar]]:
+        self,
+        spec: Spec,
+        state: PPOState,
+        rollout: Rollout,
+        reward: Float[Array, "T N"],
+        *,
+        key: PRNGKey,
+        mask: bool = False,
+    ) -> tuple[PPOState, dict[str, Array]]:
         s = self.settings
         step = rollout.step
         value, next_value, cut = self._values(state.policy, rollout)
@@ -225,7 +232,9 @@ class PPO(AbstractAgent):
         orders = jax.vmap(lambda k: shuffle(k, count))(jax.random.split(key, s.epochs))
         index = orders[:, : count // size * size].reshape(-1, size)
         batches = jax.tree.map(lambda x: x[index], samples)
-        policy, opt_state, report = descend(self._loss, state.policy, self.optimiser, state.opt_state, batches)
+        policy, opt_state, report = descend(
+            self._loss, state.policy, self.optimiser, state.opt_state, batches, mask=mask
+        )
 
         # How far the whole update moved the policy on this rollout.
         log_ratio = log_probs(policy, step).reshape(-1) - samples.log_prob

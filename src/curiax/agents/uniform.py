@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec
+from .._types import Discrete, PRNGKey, Rollout, Spec
 from ._base import AbstractAgent, HostActor
 
 
@@ -43,6 +43,13 @@ class Uniform(AbstractAgent):
         return act
 
     def learn(
-        self, spec: Spec, state: None, rollout: Rollout, reward: Float[Array, "T N"], *, key: PRNGKey
-    ) -> tuple[None, dict[str, Scalar]]:
+        self,
+        spec: Spec,
+        state: None,
+        rollout: Rollout,
+        reward: Float[Array, "T N"],
+        *,
+        key: PRNGKey,
+        mask: bool = False,
+    ) -> tuple[None, dict[str, Array]]:
         return None, {}

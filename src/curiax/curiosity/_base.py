@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from .._sound import LIMIT, all_within, within
 from .._stats import valid_mean
 from .._types import PRNGKey, Scalar, Transition
 
@@ -89,13 +90,14 @@ def start_memory(model: AbstractCuriosity, n_envs: int) -> Memory:
 
 
 def score(
-    model: AbstractCuriosity, memory: Memory, steps: Transition, *, key: PRNGKey
+    model: AbstractCuriosity, memory: Memory, steps: Transition, *, key: PRNGKey, mask: bool = False
 ) -> tuple[Memory, Float[Array, "T N"]]:
     """The raw bonus of every transition of a rollout `[T, N]`.
 
     Without memory all transitions are scored at once. With memory each environment is followed through
     time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps earn
-    0 and add nothing to the memory, but if one ends an episode the memory is cut all the same.
+    0 and add nothing to the memory, but if one ends an episode the memory is cut all the same. With `mask` a
+    transition whose bonus or memory is unsound adds nothing to the memory either.
     """
     shape = steps.reward.shape
     keys, axis = method_keys(model, key, shape)
@@ -110,7 +112,12 @@ def score(
 
     def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
         after, bonus = one(memory, t, key)
-        after = jax.tree.map(lambda new, old: jnp.where(t.valid, new, old), after, memory)
+        kept = t.valid
+        if mask:
+            # What was infinite before may be so on purpose.
+            harmless = jax.tree.map(lambda new, old: within(new, LIMIT) | ~within(old, LIMIT), after, memory)
+            kept &= all_within(bonus) & jax.tree.reduce(lambda fine, leaf: fine & jnp.all(leaf), harmless, True)
+        after = jax.tree.map(lambda new, old: jnp.where(kept, new, old), after, memory)
         memory = jax.tree.map(lambda cut, full: jnp.where(t.ended, cut, full), model.forget(after), after)
         return memory, jnp.where(t.valid, bonus, 0.0)
 
@@ -122,10 +129,12 @@ def score(
     return jax.lax.scan(at_time, memory, (steps, keys))
 
 
-def explanation(model: AbstractCuriosity, steps: Transition, *, key: PRNGKey) -> dict[str, Scalar]:
-    """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus."""
+def explanation(model: AbstractCuriosity, steps: Transition, *, key: PRNGKey, mask: bool = False) -> dict[str, Scalar]:
+    """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus; with `mask`, over the sound ones."""
     keys, axis = method_keys(model, key, steps.reward.shape)
     over_envs = jax.vmap(lambda t, k: model.explain(t, key=k), in_axes=(0, axis))
     # The same nesting as in `score`, so that the compiler can share the networks' evaluation with it.
     terms = jax.vmap(over_envs, in_axes=(0, axis))(steps, keys)
-    return jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)
+    return jax.tree.map(
+        lambda term: valid_mean(term, steps.valid & within(term, LIMIT) if mask else steps.valid), terms
+    )

@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
+from .._sound import LIMIT, all_within, within
 from .._stats import ReturnScale, valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import PRNGKey, Scalar, Transition
@@ -95,20 +96,25 @@ class Learner(eqx.Module):
         return LearnerState(opt_state, start_memory(model, n_envs), ReturnScale.start(n_envs), pool)
 
     def reward(
-        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey
+        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey, mask: bool = False
     ) -> tuple[LearnerState, Float[Array, "T N"], Float[Array, "T N"]]:
-        """The raw bonus and the scaled one that is paid."""
-        memory, raw = score(model, state.memory, steps, key=key)
-        scale, paid = state.scale, raw
+        """The raw bonus and the scaled one that is paid; with `mask` an unsound bonus is paid as 0."""
+        memory, raw = score(model, state.memory, steps, key=key, mask=mask)
+        scale, paid = state.scale, jnp.where(within(raw, LIMIT), raw, 0.0) if mask else raw
         if self.settings.scale:
             s = self.settings
-            scale, paid = scale.scale(raw, discount=s.discount, clip=s.clip, order=s.clip_order)
+            scale, paid = scale.scale(paid, discount=s.discount, clip=s.clip, order=s.clip_order)
+        if mask:
+            # Sums and squares of sound bonuses can still overflow: then nothing is paid and the scale stays.
+            sound = all_within((scale, paid), jnp.inf)
+            scale = jax.tree.map(lambda new, old: jnp.where(sound, new, old), scale, state.scale)
+            paid = jnp.where(sound, paid, 0.0)
         return LearnerState(state.opt_state, memory, scale, state.pool), raw, paid
 
     def update(
-        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey
-    ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Scalar]]:
-        """Epochs of minibatches over the rollout, or over the pool where one is kept."""
+        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey, mask: bool = False
+    ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
+        """Epochs of minibatches over the rollout, or over the pool where one is kept; `mask` as in `descend`."""
         if flatten(model)[0].size == 0 or self.settings.epochs == 0:
             return model, state, {}
         pool = None if state.pool is None else state.pool.add(blanked(steps))
@@ -125,7 +131,7 @@ class Learner(eqx.Module):
             total = valid_mean(each, steps.valid)
             return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 
-        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, (batches, drawn))
+        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, (batches, drawn), mask=mask)
         return model, LearnerState(opt_state, state.memory, state.scale, pool), report
 
     def _minibatches(self, steps: Transition, pool: Pool | None, key: PRNGKey) -> Transition:

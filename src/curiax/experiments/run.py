@@ -32,22 +32,13 @@ from .interrupt import Stop, listening
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
+from .soundness import PREFIX, find_faults
 from .spec import Experiment, Plan, require, resolve
 from .training import Training
 
 if TYPE_CHECKING:
     import polars
 
-#: What turned non-finite → who is to blame, in the order in which a fault spreads within one iteration.
-CULPRITS = {
-    "observation": "the observations of task {task!r}",
-    "point": "the tracked point of task {task!r}",
-    "reward": "the reward of task {task!r}",
-    "bonus": "the bonus of method {method!r}",
-    "loss": "the loss or the terms that method {method!r} reports",
-    "policy": "the policy's parameters, trained on the bonus of {method!r}",
-    "model": "the parameters of method {method!r}, trained on its own loss",
-}
 #: What to do about a simulation that ran away.
 REMEDY = (
     "Actions or rewards that grow without bound are the usual cause: look at policy/action_std in the metrics, lower "
@@ -199,12 +190,14 @@ def train(
         session.compiled()
         stop.training = True
         for chunk in training:
-            refuse_nonfinite(plan, chunk.metrics, training.done - next(iter(chunk.metrics.values())).shape[1])
+            begun_with = training.done - next(iter(chunk.metrics.values())).shape[1]
+            contain_faults(plan, chunk.metrics, begun_with, training.faulty)
             refuse_nothing_left(plan, training.lost)
             keeper.add(chunk.metrics)
-            progress.advance(training.done, {name: value[:, -1] for name, value in chunk.metrics.items()})
+            left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
+            progress.advance(training.done, {name: value[left, -1] for name, value in chunk.metrics.items()})
             if chunk.snapshot is not None:
-                keeper.save(session.noted(chunk.snapshot))
+                keeper.save(session.noted(training.settled(chunk.snapshot)))
             if store is not None and stop.signal is not None and chunk.snapshot is not None:
                 keeper.wait()
                 raise Interrupted(
@@ -298,22 +291,12 @@ def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str
     return {name: value[kept] for name, value in metrics.items()}
 
 
-def refuse_nonfinite(plan: Plan, chunk: Mapping[str, np.ndarray], first: int) -> None:
-    """Stop at the first NaN or infinity, and say whose it is."""
-    broken = {name: np.argwhere(~chunk[f"finite/{name}"]) for name in CULPRITS}
-    places = [(k, order, s, name) for order, name in enumerate(CULPRITS) for s, k in broken[name]]
-    if not places:
-        return
-    k, _, s, name = min(places)
-    names = {"task": plan.task_entry.name, "method": plan.method_entry.name}
-    per_iteration = plan.steps // plan.iterations
-    iteration = first + int(k)
-    raise NonFiniteError(
-        f"NaN or infinity in {CULPRITS[name].format(**names)}: seed {plan.seeds[int(s)]}, iteration {iteration} "
-        f"(steps {iteration * per_iteration:,} to {(iteration + 1) * per_iteration:,}). "
-        "The run was stopped and nothing was written. Look for divisions by 0, logarithms, overflow, or a "
-        "learning rate that is too high."
-    )
+def contain_faults(plan: Plan, chunk: Mapping[str, np.ndarray], begun: int, lost: dict[int, str]) -> None:
+    """Stop at the first unsound value and say whose it is, or note the seeds that are lost by it."""
+    for fault in find_faults(plan, chunk, begun):
+        if plan.setup.on_nonfinite != "drop":
+            raise NonFiniteError(fault.error)
+        lost.setdefault(fault.seed, fault.message)
 
 
 def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str]) -> polars.DataFrame:
@@ -330,7 +313,7 @@ def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str])
     # A device may divide by multiplying with a rounded reciprocal; seven of seven cells are 100 %, to the last bit.
     parts = {f"coverage/{grid.name}": grid.nominal for grid in plan.setup.task.grids}
     for name in sorted(metrics):
-        if not name.startswith("finite/"):
+        if not name.startswith(PREFIX):
             values = metrics[name].reshape((seeds * iterations, *metrics[name].shape[2:]))
             if name in parts:
                 values = (100.0 * np.rint(values * (parts[name] / 100.0)) / parts[name]).astype(np.float32)

@@ -15,7 +15,7 @@ from .._stats import Moments
 from ..envs import AbstractHostTask
 from ..train import devices
 from ..train.batch import compile_chunk, first_states, host_copies, is_key, padded, place, refilled, seed_mesh, spread
-from ..train.hosted import Lane
+from ..train.hosted import LEARNT, Lane
 from ..train.lanes import Border, open_lanes, run_lanes
 from . import saved
 from .checkpoint import Snapshot
@@ -39,7 +39,7 @@ class Training:
         self.plan, self.done, self._asked = plan, 0, False
         self.lanes: list[Lane] = []
         #: Seeds that are left out of the results, and why.
-        self._lost: dict[int, str] = {}
+        self.faulty: dict[int, str] = {}
         if isinstance(plan.setup.task, AbstractHostTask):
             self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout)
             self.devices = [str(lane.device) for lane in self.lanes]
@@ -91,13 +91,32 @@ class Training:
         )
 
     def _noted(self, arrays: Mapping[str, np.ndarray]) -> Snapshot:
-        lost = {str(seed): message for seed, message in self.lost.items()}
-        return Snapshot(self.done, arrays, {"layout": self.layout, "lost": lost})
+        return Snapshot(self.done, arrays, {"layout": self.layout})
+
+    def settled(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot that knows which seeds are lost, and holds zeros where those had learnt something.
+
+        What a lost seed does from now on is looked at by nobody, and no checkpoint holds what broke it.
+        """
+        lost = self.lost
+
+        def without(name: str, array: np.ndarray) -> np.ndarray:
+            lane, _, rest = name.partition(".")
+            if self.lanes and not rest.startswith(LEARNT):
+                return array
+            seeds = self.lanes[int(lane.removeprefix("lane"))].seeds if self.lanes else self.plan.seeds
+            array = array.copy()
+            array[[k for k, seed in enumerate(seeds) if seed in lost]] = 0
+            return array
+
+        arrays = {name: without(name, array) for name, array in snapshot.arrays.items()} if lost else snapshot.arrays
+        told = {str(seed): message for seed, message in lost.items()}
+        return Snapshot(snapshot.iteration, arrays, {**snapshot.facts, "lost": told})
 
     def resume(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot: to the last bit, with the layout it was made with."""
         self.done, arrays = snapshot.iteration, snapshot.arrays
-        self._lost = {int(seed): message for seed, message in snapshot.facts["lost"].items()}
+        self.faulty |= {int(seed): message for seed, message in snapshot.facts["lost"].items()}
         if self.lanes:
             if snapshot.facts["layout"] != self.layout:
                 raise CheckpointError(f"the checkpoint has {snapshot.facts['layout']} lanes, this run {self.layout}.")
@@ -112,8 +131,8 @@ class Training:
 
     @property
     def lost(self) -> dict[int, str]:
-        """Seeds whose simulation failed, and how."""
-        return {**self._lost, **{seed: message for lane in self.lanes for seed, message in lane.lost.items()}}
+        """Seeds that are left out of the results, and why."""
+        return {**self.faulty, **{seed: message for lane in self.lanes for seed, message in lane.lost.items()}}
 
     def saved(self) -> saved.Saved:
         """What every seed that is left has learnt, on the host."""

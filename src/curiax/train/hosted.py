@@ -17,16 +17,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped, UInt32
 
-from .._errors import CuriaxError, SimulatorError
+from .._errors import CuriaxError, NonFiniteError, SimulatorError
+from .._sound import FROM_OUTSIDE, GO_ON, HUGE, spot
 from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
 from .batch import first_states, host_copies, refilled
-from .loop import Metrics, Setup, Stream, TrainState, learn, stream_keys
-from .moments import HUGE, HostMoments
+from .loop import Metrics, Setup, Stream, TrainState, Unsound, learn, stream_keys
+from .moments import HostMoments
 
 HostMetrics = dict[str, np.ndarray]
+#: Before the names of a snapshot's arrays: what JAX holds, seed by seed, and what the simulators hold.
+LEARNT, HOST = "learnt.", "host."
 
 
 class Draws(NamedTuple):
@@ -49,6 +52,10 @@ class Tape:
         self.action = np.zeros((*lead, *spec.action.shape), kind)
         self.record = np.zeros((*lead, entries))
         self.terminated, self.truncated, self.valid = (np.zeros(lead, bool) for _ in range(3))
+        #: Where something was unsound: the observation acted on first, actions, what steps led to.
+        self.wrong_start = np.zeros(lead[1:], bool)
+        self.wrong_action, self.wrong_obs = np.zeros(lead, bool), np.zeros(lead, bool)
+        self._mask = setup.mask
         rows = seeds * loop.envs
         # What a step reads and writes, in the order of `collect`.
         self.views = list(
@@ -62,17 +69,34 @@ class Tape:
             )
         )
 
-    def sent(self, fleet: AbstractFleet, device: Any) -> tuple[Shaped[Array, "T S N ..."], ...]:
+    def sent(self, fleet: AbstractFleet, device: Any) -> tuple[Shaped[Array, "_ S N ..."], ...]:
         """The columns of the rollout on a device; these buffers must not change before it has been learnt from."""
-        points, reward = (values.astype(np.float32) for values in fleet.measure(self.record))
+        with np.errstate(over="ignore"):
+            points, reward = (values.astype(np.float32) for values in fleet.measure(self.record))
+        wrong = self._masked(points, reward) if self._mask else ()
         step = (self.obs[:-1], self.action, self.next_obs, reward, self.terminated, self.truncated, self.valid)
-        return jax.device_put((*step, self.obs[1:], points), device)
+        return jax.device_put((*step, self.obs[1:], points, *wrong), device)
+
+    def _masked(self, points: np.ndarray, reward: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Replace what is unsound in this rollout and mark its steps as not valid; returns where that was."""
+        wrong_point, wrong_reward = ~sound(points, 3), ~sound(reward, 3)
+        points[wrong_point], reward[wrong_reward] = 0.0, 0.0
+        self.next_obs[self.wrong_obs] = self.obs[:-1][self.wrong_obs]
+        self.valid &= ~(self.wrong_action | self.wrong_obs | wrong_point | wrong_reward)
+        self.valid[0] &= ~self.wrong_start
+        # One axis more, so that seeds are the second one of every column.
+        return self.wrong_start[None], self.wrong_action, self.wrong_obs, wrong_point, wrong_reward
 
 
-def one_rollout(columns: Sequence[Array]) -> Rollout:
-    """One seed's columns, as `Tape.sent` orders them, as a rollout."""
-    *step, acted_next, points = columns
-    return Rollout(Transition(*step), acted_next, points)
+def sound(values: np.ndarray, lead: int) -> np.ndarray:
+    """Whether all is well in each entry along the first `lead` axes."""
+    return np.all(np.abs(values.reshape(*values.shape[:lead], -1)) < HUGE, axis=-1)
+
+
+def one_rollout(columns: Sequence[Array]) -> tuple[Rollout, Unsound | None]:
+    """One seed's columns, as `Tape.sent` orders them, as a rollout, and what was masked in it."""
+    step, (acted_next, points), wrong = columns[:7], columns[7:9], columns[9:]
+    return Rollout(Transition(*step), acted_next, points), Unsound(wrong[0][0], *wrong[1:]) if wrong else None
 
 
 class Lane:
@@ -125,7 +149,7 @@ class Lane:
             return Draws(noise, jax.random.bits(keys[Stream.STEPS], lead), jax.random.bits(keys[Stream.RESETS], lead))
 
         def step(arrays: Any, columns: Sequence[Array]) -> tuple[Any, Metrics]:
-            state, metrics = learn(setup, eqx.combine(arrays, static), one_rollout(columns))
+            state, metrics = learn(setup, eqx.combine(arrays, static), *one_rollout(columns))
             return eqx.filter(state, eqx.is_array), metrics
 
         # As in `batch.compile_chunk`: a higher level only lengthens compilation.
@@ -160,6 +184,8 @@ class Lane:
         actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
         try:
             self.collect(actor, draws)
+        except NonFiniteError:
+            raise
         except Exception as error:
             whose = (
                 f"the environments of seeds {', '.join(map(str, self.seeds))} failed at step {self.now + 1:,} of each"
@@ -178,11 +204,19 @@ class Lane:
         tape.terminated[:], tape.truncated[:], tape.valid[:] = False, False, True
         rows = len(self.began)
         step_seeds = draws.steps.reshape(-1, rows)
-        raw, step, ends, due = self._raw(), fleet.step, fleet.ends, self._due()
+        raw, step, ends, due, mask = self._raw(), fleet.step, fleet.ends, self._due(), self.setup.mask
+        # Only a reset can have left an unsound observation behind: what steps lead to was seen to.
+        tape.wrong_start[:], tape.wrong_action[:], tape.wrong_obs[:] = ~sound(raw, 2), False, False
+        if tape.wrong_start.any():
+            self._blame(tape.wrong_start, None)
+            tape.obs[0][tape.wrong_start] = 0.0
         take = self.moments.merge if self.setup.loop.normalise_obs else self._copied
         borders: list[tuple[int, np.ndarray, np.ndarray]] = []
         for t, (obs, next_obs, action, executed, record) in enumerate(tape.views):
             actor(t, obs, action)
+            if mask:
+                wrong = tape.wrong_action[t] = ~sound(action, 2)
+                action[wrong] = 0
             step(executed, step_seeds[t])
             self.now += 1
             record[:] = fleet.record
@@ -193,7 +227,7 @@ class Lane:
                     borders.append((t, *border))
             if not take(raw, next_obs):
                 self._abandon(t, draws)
-                take(raw, next_obs)
+                take(self._shown(), next_obs)
             if borders and borders[-1][0] == t:
                 _, ended, successor = borders[-1]
                 borders[-1] = (t, ended, self._normalised(successor))
@@ -224,41 +258,59 @@ class Lane:
             self.began[fleet.filler] = self.now
         if not ended.any():
             return None
+        tape.terminated[t], tape.truncated[t] = terminated.reshape(shape), truncated.reshape(shape)
         if not self.moments.sound(self._raw()):
             self._abandon(t, draws)
-        successor = self._raw().copy()
-        tape.terminated[t], tape.truncated[t] = terminated.reshape(shape), truncated.reshape(shape)
+        successor = self._shown()
         fleet.reset(draws.resets[t].reshape(-1), ended)
         self.began[ended] = self.now
         return ended.reshape(shape), successor
 
     def _abandon(self, t: int, draws: Draws) -> None:
-        """Give up the seeds whose simulation ran away: note what happened and begin their episodes anew.
+        """Begin the episodes anew whose simulation ran away, as at a time limit, unless that stops the run.
 
-        The others go on undisturbed; what a lost seed does from here on is left out of the results.
+        The others go on undisturbed.
         """
-        raw, envs = self._raw(), self.setup.loop.envs
-        rows = raw.reshape(len(self.began), -1)
-        wrong = np.logical_not(np.abs(rows) < HUGE)
-        bad = np.asarray(wrong.any(axis=1))
-        for row in np.flatnonzero(bad):
-            seed, env = self.seeds[row // envs], int(row % envs)
-            entry = np.flatnonzero(wrong[row])[0]
-            self.lost.setdefault(
-                seed,
-                f"the simulation ran away: seed {seed}, environment {env}, step {self.now * envs:,}: observation "
-                f"entry {entry} became {rows[row, entry]:g}",
-            )
-        self.fleet.reset(draws.resets[t].reshape(-1), bad)
-        self.began[bad] = self.now
-        self.tape.record[t].reshape(len(bad), -1)[bad] = self.fleet.record[bad]
-        # A simulator that resets itself only at its next step still shows what ran away.
-        raw[np.logical_not(np.abs(raw) < HUGE)] = 0.0
+        tape, bad = self.tape, ~sound(self._raw(), 2)
+        self._blame(bad, t)
+        rows = bad.reshape(-1)
+        self.fleet.reset(draws.resets[t].reshape(-1), rows)
+        self.began[rows] = self.now
+        tape.record[t].reshape(len(rows), -1)[rows] = self.fleet.record[rows]
+        tape.terminated[t][bad], tape.truncated[t][bad] = False, True
+        # A simulator that resets itself only at its next step still shows what ran away: that step counts for nothing.
+        tape.wrong_obs[t] |= bad
+        tape.wrong_obs[t + 1 : t + 2] |= ~sound(self._raw(), 2)
+
+    def _blame(self, bad: np.ndarray, t: int | None) -> None:
+        """Say which observations ran away in step `t` of the rollout, or before it: as an error, or of lost seeds.
+
+        What a lost seed does from here on is left out of the results.
+        """
+        if self.setup.mask:
+            return
+        raw, loop = self._raw(), self.setup.loop
+        iteration = (self.now - (t is not None)) // loop.rollout
+        for s, n in np.argwhere(bad):
+            place = spot(self.seeds[s], int(n), self.now, loop.envs, iteration)
+            entries = raw[s, n].ravel()
+            entry = np.flatnonzero(~(np.abs(entries) < HUGE))[0]
+            message = f"{FROM_OUTSIDE} in the task's observations: {place}: entry {entry} became {entries[entry]:g}"
+            if t is not None and not sound(self.tape.action[t], 2)[s, n]:
+                message = f"{FROM_OUTSIDE} in the policy's actions: {place}: the task's observations followed"
+            if self.setup.on_nonfinite == "stop":
+                raise NonFiniteError(f"{message}. The run was stopped. {GO_ON}")
+            self.lost.setdefault(self.seeds[s], message)
+
+    def _shown(self) -> np.ndarray:
+        """What the fleet shows now, with the mean of what was seen before in the place of what is unsound."""
+        raw = self._raw()
+        return np.where(sound(raw, 2).reshape(*raw.shape[:2], *[1] * (raw.ndim - 2)), raw, self.moments.mean)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything that decides what this lane does next, as arrays of their own on the host."""
-        learnt = {f"learnt.{name}": array for name, array in host_copies(self.arrays).items()}
-        return {**learnt, **{f"host.{name}": np.array(array) for name, array in self.state().items()}}
+        learnt = {f"{LEARNT}{name}": array for name, array in host_copies(self.arrays).items()}
+        return {**learnt, **{f"{HOST}{name}": np.array(array) for name, array in self.state().items()}}
 
     def resume(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Continue from a snapshot, to the last bit."""
@@ -266,8 +318,8 @@ class Lane:
         def part(prefix: str) -> dict[str, np.ndarray]:
             return {name.removeprefix(prefix): array for name, array in snapshot.items() if name.startswith(prefix)}
 
-        self.arrays = jax.device_put(refilled(self.arrays, part("learnt.")), self.device)
-        self.restore(part("host."))
+        self.arrays = jax.device_put(refilled(self.arrays, part(LEARNT)), self.device)
+        self.restore(part(HOST))
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything outside JAX that decides what this lane does next: plain arrays."""

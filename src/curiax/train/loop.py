@@ -6,7 +6,7 @@ environments that JAX cannot trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from .._settings import Count, Positive
+from .._sound import LIMIT, all_within, first, unsound
 from .._stats import Moments
 from .._tree import flatten
 from .._types import PRNGKey, Rollout, Transition
@@ -112,12 +113,45 @@ class Setup(eqx.Module):
     agent: AbstractAgent
     learner: Learner
     loop: LoopSettings = eqx.field(static=True)
-    #: What happens to values that no computation should see: the run stops, or goes on without them.
-    on_nonfinite: Literal["stop", "mask"] = eqx.field(static=True, default="stop")
+    #: What happens to values that no computation should see: the run stops, or goes on without their seed, or without
+    #: them. The programs of the first two are the same: whoever reads the metrics decides.
+    on_nonfinite: Literal["stop", "drop", "mask"] = eqx.field(static=True, default="stop")
+
+    @property
+    def mask(self) -> bool:
+        """Whether unsound values are left out where they appear."""
+        return self.on_nonfinite == "mask"
 
     def normalise(self, stats: Moments, obs: Array) -> Array:
         """Observations as agent and model see them."""
         return stats.normalise(obs, self.loop.obs_epsilon, self.loop.obs_clip) if self.loop.normalise_obs else obs
+
+
+class Unsound(eqx.Module):
+    """Where a rollout held values from outside that no computation should see."""
+
+    #: The observation that the rollout began with, before it was normalised; only a reset can have made it so.
+    start: Bool[Array, " N"]
+    action: Bool[Array, "T N"]
+    #: What the step led to, the next episode's first observation included, before it was normalised.
+    observation: Bool[Array, "T N"]
+    point: Bool[Array, "T N"]
+    reward: Bool[Array, "T N"]
+
+    @staticmethod
+    def among(rollout: Rollout, start: Bool[Array, " N"], raw: Bool[Array, "T N"] | bool) -> Unsound:
+        """What is to be found in a rollout, and in observations before they were normalised for it."""
+        step = rollout.step
+        normalised = unsound(step.obs, 2) | unsound(step.next_obs, 2)
+        # One environment's fault spreads to the others by the statistics that they share.
+        observation = jnp.where(jnp.any(raw), raw, normalised)
+        return Unsound(start, unsound(step.action, 2), observation, unsound(rollout.points, 2), unsound(step.reward, 2))
+
+    @property
+    def anywhere(self) -> Bool[Array, "T N"]:
+        """The steps with anything unsound in them, the observation that was acted on included."""
+        found = self.action | self.observation | self.point | self.reward
+        return found.at[0].set(found[0] | self.start)
 
 
 def example_steps(setup: Setup) -> Transition:
@@ -138,11 +172,12 @@ def first_worlds(setup: Setup, root: PRNGKey) -> Worlds:
     return Worlds(inner, jnp.zeros(setup.loop.envs, jnp.int32), obs)
 
 
-def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
+def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout, Unsound]:
     """Step every environment `loop.rollout` times with the current policy.
 
     All randomness, fresh initial states included, is drawn in bulk beforehand, which keeps the inner loop
-    to the actor, the physics and the running statistics.
+    to the actor, the physics and the running statistics. Where unsound values are masked, the transitions that hold
+    them come out as not valid and with nothing unsound in them.
     """
     task, spec, loop, worlds, stats = setup.task, setup.task.spec, setup.loop, state.worlds, state.obs_stats
     assert isinstance(task, AbstractTask)
@@ -153,40 +188,59 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout]:
     step_keys = jax.random.split(keys[Stream.STEPS], lead)
     reset_keys = jax.random.split(keys[Stream.RESETS], lead)
     fresh = jax.vmap(jax.vmap(lambda k: task.reset(key=k)))(reset_keys)
+    start = unsound(jax.vmap(task.observe)(worlds.inner), 1)
+    if setup.mask:
+        worlds = Worlds(worlds.inner, worlds.elapsed, instead(start, jnp.zeros_like(worlds.obs), worlds.obs))
 
-    def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Any]:
-        worlds, stats = carry
+    def step(carry: tuple[Worlds, Moments, Any], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments, Any], Any]:
+        worlds, stats, doubted = carry
         noise, keys, fresh = now
         action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(worlds.obs, noise)
+        wrong_action = unsound(action, 1)
+        if setup.mask:
+            action = instead(wrong_action, jnp.zeros_like(action), action)
         inner, reward, terminated = jax.vmap(lambda s, a, k: task.step(s, a, key=k))(
             worlds.inner, spec.action.executed(action), keys
         )
+        true_next = jax.vmap(task.observe)(inner)
+        wrong = unsound(true_next, 1)
+        if setup.mask:
+            terminated &= ~wrong
         elapsed = worlds.elapsed + 1
         truncated = ~terminated & (elapsed >= spec.horizon) if spec.horizon else jnp.zeros_like(terminated)
+        if setup.mask:
+            truncated |= wrong
         ended = terminated | truncated
         points = jax.vmap(task.track)(inner)
-        true_next = jax.vmap(task.observe)(inner)
-        inner = jax.tree.map(
-            lambda new, old: jnp.where(ended.reshape((-1,) + (1,) * (old.ndim - 1)), new, old), fresh, inner
-        )
+        inner = jax.tree.map(lambda new, old: instead(ended, new, old), fresh, inner)
         acted_next = jax.vmap(task.observe)(inner)
+        wrong_next = unsound(acted_next, 1)
         if loop.normalise_obs:
-            stats = stats.merge(acted_next)
+            stats = stats.merge(acted_next, ~wrong_next if setup.mask else None)
         acted_next = setup.normalise(stats, acted_next)
-        transition = Transition(
-            worlds.obs,
-            action,
-            setup.normalise(stats, true_next),
-            reward,
-            terminated,
-            truncated,
-            jnp.ones_like(terminated),
-        )
+        next_obs, valid, found = setup.normalise(stats, true_next), jnp.ones_like(terminated), wrong | wrong_next
+        if setup.mask:
+            next_obs = instead(wrong, worlds.obs, next_obs)
+            acted_next = instead(wrong_next, jnp.zeros_like(acted_next), acted_next)
+            wrong_point, wrong_reward = unsound(points, 1), unsound(reward, 1)
+            points, reward = instead(wrong_point, jnp.zeros_like(points), points), jnp.where(wrong_reward, 0.0, reward)
+            valid = ~(wrong | wrong_action | wrong_point | wrong_reward | doubted)
+            # A step from an observation that was not there is none: its successor's fault is noted beside its own.
+            found, doubted = (wrong_action, wrong | wrong_next | doubted, wrong_point, wrong_reward), wrong_next
+        transition = Transition(worlds.obs, action, next_obs, reward, terminated, truncated, valid)
         worlds = Worlds(inner, jnp.where(ended, 0, elapsed), acted_next)
-        return (worlds, stats), (transition, acted_next, points)
+        return (worlds, stats, doubted), ((transition, acted_next, points), found)
 
-    (worlds, stats), steps = jax.lax.scan(step, (worlds, stats), (noise, step_keys, fresh))
-    return worlds, stats, Rollout(*steps)
+    begin = (worlds, stats, start if setup.mask else None)
+    (worlds, stats, _), (steps, found) = jax.lax.scan(step, begin, (noise, step_keys, fresh))
+    rollout = Rollout(*steps)
+    wrong = Unsound(start, *found) if setup.mask else Unsound.among(rollout, start, found)
+    return worlds, stats, rollout, wrong
+
+
+def instead(where: Bool[Array, " N"], new: Shaped[Array, "N ..."], old: Shaped[Array, "N ..."]) -> Array:
+    """The new values of the environments that `where` names, the old ones of the others."""
+    return jnp.where(where.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
 
 
 def as_seen(setup: Setup, rollout: Rollout) -> Transition:
@@ -198,30 +252,51 @@ def as_seen(setup: Setup, rollout: Rollout) -> Transition:
     return Transition(step.obs, action, next_obs, step.reward, step.terminated, step.truncated, valid)
 
 
-def learn(setup: Setup, state: TrainState, rollout: Rollout) -> tuple[TrainState, Metrics]:
+def learn(
+    setup: Setup, state: TrainState, rollout: Rollout, wrong: Unsound | None = None
+) -> tuple[TrainState, Metrics]:
     """One update from one rollout, in the order of the released code.
 
     The bonus comes from the model as it was before it trains on this rollout; then the policy learns, then
-    the model.
+    the model. `wrong` says what was unsound in the rollout, where that cannot be seen in it.
     """
-    loop, learner, keys = setup.loop, setup.learner, state.keys()
+    loop, learner, keys, mask = setup.loop, setup.learner, state.keys(), setup.mask
+    if wrong is None:
+        wrong = Unsound.among(rollout, unsound(rollout.step.obs[0], 1), False)
     seen = as_seen(setup, rollout)
-    terms = explanation(state.curiosity, seen, key=keys[Stream.EXPLAIN])
-    learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=keys[Stream.BONUS])
+    terms = explanation(state.curiosity, seen, key=keys[Stream.EXPLAIN], mask=mask)
+    learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=keys[Stream.BONUS], mask=mask)
+    wrong_bonus = unsound(raw, 2, LIMIT)
+    # Masked steps are not valid, and whoever learns from the rollout must look.
+    spec = replace(setup.task.spec, fillers=True) if mask else setup.task.spec
+    if mask:
+        raw = jnp.where(wrong_bonus, 0.0, raw)
     reward = loop.extrinsic_weight * rollout.step.reward + loop.intrinsic_weight * bonus
-    agent, policy_report = setup.agent.learn(setup.task.spec, state.agent, rollout, reward, key=keys[Stream.POLICY])
+    agent, policy_report = setup.agent.learn(spec, state.agent, rollout, reward, key=keys[Stream.POLICY], mask=mask)
     curiosity, learner_state, model_report = learner.update(
-        state.curiosity, learner_state, seen, key=keys[Stream.MODEL]
+        state.curiosity, learner_state, seen, key=keys[Stream.MODEL], mask=mask
     )
-    visited, coverage = count_cells(setup, state.visited, rollout, raw)
+    visited, coverage = count_cells(setup, state.visited, rollout, raw, wrong)
+    policy_report, policy_steps = told(policy_report)
+    model_report, model_steps = told(model_report)
     metrics = {
         **coverage,
         **noise_shares(setup.task, rollout, raw),
         **bonus_metrics(rollout, raw, bonus, learner_state),
         **{f"policy/{name}": value for name, value in policy_report.items()},
         **{f"model/{name}": value for name, value in {**model_report, **terms}.items()},
-        **finite_flags(rollout, raw, agent, curiosity, {**model_report, **terms}),
+        **{f"unsound/{field.name}": first(getattr(wrong, field.name)) for field in fields(wrong)},
+        "unsound/bonus": first(wrong_bonus),
+        "unsound/terms": first(~all_within(terms)),
+        **{f"unsound/model_{name}": model_steps[f"unsound/{name}"] for name in ("loss", "gradient")},
+        **{f"unsound/policy_{name}": policy_steps[f"unsound/{name}"] for name in ("loss", "gradient")},
+        # The last net, for whatever came from elsewhere: optimisers, the bonus's scale and memories included.
+        "unsound/model": first(~sane(curiosity, learner_state)),
+        "unsound/policy": first(~all_within(flatten(agent)[0], jnp.inf)),
     }
+    if mask:
+        metrics["masked/steps"] = jnp.sum(wrong.anywhere | wrong_bonus)
+        metrics["masked/updates"] = policy_steps["masked/updates"] + model_steps["masked/updates"]
     state = TrainState(
         agent,
         curiosity,
@@ -235,22 +310,40 @@ def learn(setup: Setup, state: TrainState, rollout: Rollout) -> tuple[TrainState
     return state, metrics
 
 
+def sane(model: AbstractCuriosity, learner: LearnerState) -> Bool[Array, ""]:
+    """Whether all that a model and its training keep is finite; a memory may hold infinity on purpose, but no NaN."""
+    nans = [jnp.any(jnp.isnan(x)) for x in jax.tree.leaves(learner.memory) if eqx.is_inexact_array(x)]
+    finite = all_within((flatten(model)[0], learner.opt_state, learner.scale), jnp.inf)
+    return finite & ~jnp.any(jnp.stack([jnp.zeros((), bool), *nans]))
+
+
+def told(report: Metrics) -> tuple[Metrics, Metrics]:
+    """A report's own terms, and what it says of its gradient steps; those that were never made were sound."""
+    nothing = {"unsound/loss": -1, "unsound/gradient": -1, "masked/updates": 0}
+    steps = {name: report.get(name, jnp.asarray(value, jnp.int32)) for name, value in nothing.items()}
+    return {name: value for name, value in report.items() if name not in steps}, steps
+
+
 def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     """One iteration: collect, then learn."""
-    worlds, obs_stats, rollout = collect(setup, state)
-    after, metrics = learn(setup, state, rollout)
+    worlds, obs_stats, rollout, wrong = collect(setup, state)
+    after, metrics = learn(setup, state, rollout, wrong)
     # The model that paid for this rollout, not the one that has since been trained on it.
     maps = probe_maps(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
     return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), {**metrics, **maps}
 
 
 def count_cells(
-    setup: Setup, visited: dict[str, Array], rollout: Rollout, raw: Float[Array, "T N"]
+    setup: Setup, visited: dict[str, Array], rollout: Rollout, raw: Float[Array, "T N"], wrong: Unsound
 ) -> tuple[dict[str, Array], Metrics]:
     """Mark the visited cells of every grid; report coverage in per cent, visits and the bonus paid in each cell."""
     after, metrics = {}, {}
     for grid in setup.task.grids:
-        cells = grid.index(rollout.points).reshape(-1)
+        cells = grid.index(rollout.points)
+        if setup.mask:
+            # A number beyond the last cell's: it is counted nowhere.
+            cells = jnp.where(wrong.anywhere, grid.size, cells)
+        cells = cells.reshape(-1)
         occupancy = jnp.zeros(grid.size, jnp.int32).at[cells].add(1)
         metrics[f"paid/{grid.name}"] = jnp.zeros(grid.size).at[cells].add(raw.reshape(-1))
         after[grid.name] = visited[grid.name] | (occupancy > 0)
@@ -318,23 +411,4 @@ def bonus_metrics(
         "bonus/paid_mean": jnp.mean(paid),
         "reward/extrinsic_mean": jnp.mean(rollout.step.reward),
         "reward/episodes_ended": jnp.sum(ended),
-    }
-
-
-def finite_flags(
-    rollout: Rollout, raw: Float[Array, "T N"], agent: Any, curiosity: AbstractCuriosity, report: Metrics
-) -> Metrics:
-    """Whether each thing that could turn into NaN is still finite."""
-
-    def finite(*values: Array) -> Bool[Array, ""]:
-        return jnp.all(jnp.stack([jnp.all(jnp.isfinite(value)) for value in values]))
-
-    return {
-        "finite/observation": finite(rollout.step.obs, rollout.step.next_obs),
-        "finite/point": finite(rollout.points),
-        "finite/reward": finite(rollout.step.reward),
-        "finite/bonus": finite(raw),
-        "finite/loss": finite(jnp.zeros(()), *report.values()),
-        "finite/policy": finite(flatten(agent)[0]),
-        "finite/model": finite(flatten(curiosity)[0]),
     }

@@ -1,0 +1,414 @@
+"""Values that no computation should see: found within their iteration, named, and contained as the user asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from small import SMALL
+
+import curiax
+from curiax._sound import HUGE, LIMIT, all_within, first, spot, unsound
+from curiax._stats import Moments
+from curiax._tree import adam, descend
+from curiax.curiosity import score
+from curiax.experiments import run as running
+from curiax.experiments.options import RunOptions
+from curiax.experiments.soundness import FIELDS, find_faults
+from curiax.experiments.spec import resolve
+from curiax.testing.faults import Injection, inject
+from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, metrics_unsound, possible_fields
+from curiax.train.batch import first_states
+from curiax.train.hosted import Lane
+from curiax.train.loop import iterate
+
+SETTINGS = {**SMALL, "loop.rollout": 64, "loop.envs": 2, "ppo.minibatch_size": 32}
+VALUES = (math.nan, math.inf, -math.inf, 1e30)
+
+
+def plan_for(task: Any, method: str, **settings: Any) -> Any:
+    settings = {**SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}
+    return resolve(curiax.Experiment(task, method, seeds=(3, 5), steps=384, settings=settings))
+
+
+@functools.cache
+def trial(task: str, method: str, mode: str = "stop") -> Trial:
+    return Trial(plan_for(task, method), mode)
+
+
+def places(plan: Any) -> list[Injection]:
+    """Every field once, each with another value, of the second seed's second environment in the second iteration."""
+    steps = {"model": 1, "policy": 2, "start": 0}
+    return [
+        Injection(
+            field, VALUES[k % 4], 5, int(field != "start"), steps.get(field.split("_")[0], 17), int("_" not in field)
+        )
+        for k, field in enumerate(possible_fields(plan))
+    ]
+
+
+# --- found and named --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "method"), [("mountain-car", "vime"), ("mountain-car", "ngu"), ("half-cheetah", "lbs")]
+)
+def test_every_field_is_caught_in_its_iteration_and_named(task: str, method: str) -> None:
+    """Seed, environment, field and step, or the gradient step; nothing is said of the other seed."""
+    tried = trial(task, method)
+    assert len(places(tried.plan)) == 10
+    for injection in places(tried.plan):
+        assert caught(tried, injection) == (True, True), injection
+
+
+def test_every_value_is_caught_in_every_field() -> None:
+    tried = trial("mountain-car", "ngu")
+    for injection in places(tried.plan):
+        for value in VALUES:
+            moved = dataclasses.replace(injection, value=value, seed=3, step=injection.step and injection.step - 1)
+            assert caught(tried, moved) == (True, True), moved
+
+
+def test_a_fault_in_the_last_step_is_of_its_own_iteration() -> None:
+    """Its observation is acted on in the next one only."""
+    tried = trial("mountain-car", "ngu")
+    for value in VALUES:
+        assert caught(tried, Injection("observation", value, 3, 1, 63, 0)) == (True, True)
+
+
+def test_the_first_of_many_faults_is_named() -> None:
+    """By steps, then by what spreads within one, then by environments; computations in the order of their stages."""
+    plan = plan_for("mountain-car", "lbs")
+
+    def told(**indices: int) -> Any:
+        chunk = {f"unsound/{name}": np.full((2, 1), -1) for name in FIELDS}
+        for name, index in indices.items():
+            chunk[f"unsound/{name}"][1] = index
+        (fault,) = find_faults(plan, chunk, 4)
+        assert (fault.seed, fault.iteration) == (5, 4)
+        return fault
+
+    assert told(observation=21, action=23, bonus=0, policy=0).field == "observation"
+    assert told(observation=21, action=20).field == "action", "an action comes before what it leads to"
+    assert spot(5, 1, 4 * 64 + 11, 2, 4) in told(observation=21, reward=20, point=30).message
+    assert told(start=1, action=0, observation=0).field == "start"
+    assert spot(5, 1, 4 * 64, 2, 4) in told(start=1, action=0, observation=0).message
+    assert told(bonus=3, model_loss=0, policy_loss=0).field == "bonus"
+    assert told(model_loss=3, model_gradient=2, policy_loss=0).field == "model_gradient"
+    assert told(policy_loss=2, policy_gradient=2, policy=0).field == "policy_loss"
+    assert "gradient step 2 of iteration 4 (steps 512 to 640" in told(policy_loss=2).message
+    assert "5, environment 1, step 267 of that environment (iteration 4, after 534 steps" in told(reward=21).message
+
+
+def test_bounds_are_where_they_are_said_to_be() -> None:
+    below, at = np.nextafter(np.float32(HUGE), np.float32(0)), np.float32(HUGE)
+    np.testing.assert_array_equal(
+        unsound(jnp.asarray([[below, 0.0], [-at, 0.0], [0.0, jnp.nan]]), 1), [False, True, True]
+    )
+    assert not unsound(jnp.full((1,), 2**31 - 1, jnp.int32), 1)[0], "whole numbers are always sound"
+    with np.errstate(over="ignore"):
+        assert np.isfinite(np.float32(LIMIT) ** 2)
+        assert np.isinf(np.float32(2 * LIMIT) ** 2)
+    assert all_within({"fine": jnp.asarray(9e18), "count": jnp.asarray(3)})
+    assert not all_within((jnp.ones(2), jnp.asarray([0.0, -jnp.inf])))
+    assert [int(first(jnp.asarray(flags))) for flags in ([[False, False], [True, True]], [False])] == [2, -1]
+
+
+@pytest.mark.parametrize("method", ["lbs", "vime"])
+def test_no_false_alarm(method: str) -> None:
+    """Observations up to ±1e6, not normalised; one that never changes; every episode one step long."""
+    plan = plan_for(Wild, method, loop__normalise_obs=False, loop__extrinsic_weight=1.0)
+    state = first_states(plan.setup, plan.build_model, plan.seeds)
+    step = eqx.filter_jit(eqx.filter_vmap(lambda state: iterate(plan.setup, state)))
+    for _ in range(3):
+        state, metrics = step(state)
+        for name in FIELDS:
+            np.testing.assert_array_equal(metrics[f"unsound/{name}"], -1, err_msg=name)
+    assert leaves_unsound(state) == []
+
+
+class Wild(curiax.AbstractTask):
+    """Far away, constant, and over at once."""
+
+    spec: curiax.Spec = eqx.field(static=True)
+    grids: tuple[curiax.Grid, ...] = eqx.field(static=True)
+
+    def __init__(self) -> None:
+        self.spec, self.grids = curiax.Spec((2,), curiax.Box((-1.0,), (1.0,))), ()
+
+    def reset(self, *, key: Any) -> Any:
+        return 1e6 * jax.random.uniform(key, minval=-1.0)
+
+    def step(self, state: Any, action: Any, *, key: Any) -> Any:
+        return -state, state, jnp.ones((), bool)
+
+    def observe(self, state: Any) -> Any:
+        return jnp.stack([state, 3.0])
+
+    def track(self, state: Any) -> Any:
+        return jnp.zeros(0)
+
+
+# --- masked -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "method"), [("mountain-car", "ngu"), ("half-cheetah", "ride")])
+def test_masked_faults_are_counted_and_nothing_unsound_is_left(task: str, method: str) -> None:
+    """One step or the gradient steps with the marked sample; everything that is kept and reported stays finite."""
+    tried = trial(task, method, "mask")
+    for injection in places(tried.plan):
+        outcome = tried.run(injection, 3)
+        masked = np.array([[m["masked/steps"], m["masked/updates"]] for m in outcome.metrics])
+        expected = np.zeros((3, 2, 2), int)
+        update = "_" in injection.field
+        # The policy's sample is in a batch of each of its two epochs.
+        expected[injection.iteration, int(update), 1] = 2 if injection.field.startswith("policy") else 1
+        np.testing.assert_array_equal(masked, expected, err_msg=str(injection))
+        assert outcome.messages == [], injection
+        assert leaves_unsound(outcome.state) == [], injection
+        assert [metrics_unsound(m) for m in outcome.metrics] == [[], [], []], injection
+
+
+def test_a_masked_observation_ends_its_episode_and_enters_no_statistics() -> None:
+    """The environment begins anew as at a time limit; the other seed is what it would have been, to the bit."""
+    tried = trial("mountain-car", "ngu", "mask")
+    sound = tried.run(Injection("reward", 0.0, 99), 1)
+    for value in VALUES:
+        outcome = tried.run(Injection("observation", value, 5, 0, 17, 1), 1)
+        np.testing.assert_array_equal(sound.metrics[0]["reward/episodes_ended"], 0)
+        np.testing.assert_array_equal(outcome.metrics[0]["reward/episodes_ended"], [0, 1])
+        stats, before = outcome.state.obs_stats, sound.state.obs_stats
+        np.testing.assert_array_equal(stats.count, before.count)
+        np.testing.assert_allclose(stats.mean, before.mean, atol=0.05)
+        assert np.all(np.asarray(stats.var) < 2 * np.asarray(before.var))
+        occupancy = [np.sum(m["occupancy/bins"], axis=-1) for m in (sound.metrics[0], outcome.metrics[0])]
+        np.testing.assert_array_equal(occupancy[1] - occupancy[0], [0, -1])
+        for name, metric in outcome.metrics[0].items():
+            np.testing.assert_array_equal(metric[0], sound.metrics[0][name][0], err_msg=name)
+
+
+def test_a_method_whose_every_bonus_is_unsound_keeps_its_memory() -> None:
+    """A memory takes nothing in from a transition whose bonus is unsound, and cannot be spoilt by it."""
+
+    class Spoilt(curiax.AbstractCuriosity):
+        def __init__(self, spec: Any, *, key: Any) -> None: ...
+
+        def memory(self) -> Any:
+            return {"sum": jnp.zeros(()), "nearest": jnp.asarray(jnp.inf)}
+
+        def forget(self, memory: Any) -> Any:
+            return memory
+
+        def reward(self, memory: Any, t: Any, *, key: Any) -> Any:
+            return {"sum": memory["sum"] + t.reward, "nearest": memory["nearest"]}, jnp.where(
+                t.reward == 3, jnp.nan, 1.0
+            )
+
+        def loss(self, t: Any, *, draw: Any) -> Any:
+            return jnp.zeros(()), {}
+
+    reward = jnp.asarray([[1.0], [2.0], [3.0], [jnp.inf], [4.0]])
+    no, obs = jnp.zeros((5, 1), bool), jnp.zeros((5, 1, 1))
+    steps = curiax.Transition(obs, obs, obs, reward, no, no, ~no)
+    model = Spoilt(None, key=None)
+    start = jax.tree.map(lambda leaf: leaf[None], model.memory())
+    memory, bonus = score(model, start, steps, key=jax.random.key(0), mask=True)
+    assert float(memory["sum"][0]) == 7.0
+    assert np.isnan(bonus[2, 0])
+    assert not np.isfinite(score(model, start, steps, key=jax.random.key(0))[0]["sum"][0])
+
+
+@pytest.mark.parametrize("bad", VALUES)
+def test_an_unsound_gradient_step_is_as_if_it_had_not_been(bad: float) -> None:
+    """Parameters and Adam's moments after masked steps equal those after the others alone."""
+    batches = jnp.asarray([[1.0], [2.0], [3.0], [4.0]])
+
+    def loss(weight: Any, batch: Any) -> Any:
+        value = jnp.sum((weight - batch) ** 2)
+        return value, {"loss": value}
+
+    optimiser, weight = adam(0.1, 1e-8, None), jnp.zeros(1)
+    start = optimiser.init(weight)
+    spoilt = batches.at[1].set(bad)
+    left, state, report = descend(loss, weight, optimiser, start, spoilt, mask=True)
+    right, expected, _ = descend(loss, weight, optimiser, start, batches[jnp.asarray([0, 2, 3])])
+    np.testing.assert_array_equal(left, right)
+    for mine, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert {name: int(value) for name, value in report.items() if "/" in name} == {
+        "unsound/loss": 1,
+        "unsound/gradient": 1,
+        "masked/updates": 1,
+    }
+    assert np.isfinite(report["loss"])
+    plain = descend(loss, weight, optimiser, start, spoilt)
+    assert int(plain[2]["unsound/loss"]) == 1
+    assert "masked/updates" not in plain[2]
+
+
+def test_a_gradient_is_watched_where_the_loss_is_sound() -> None:
+    """A slope of 1e30 in a loss of 1: Adam's second moment would be infinite and training dead, without a NaN."""
+
+    def loss(weight: Any, batch: Any) -> Any:
+        return 1.0 + batch * jnp.sum(weight), {}
+
+    optimiser, weight = adam(0.1, 1e-8, None), jnp.zeros(1)
+    after, state, report = descend(loss, weight, optimiser, optimiser.init(weight), jnp.asarray([1e30, 1.0]))
+    assert np.isfinite(after).all()
+    assert np.isinf(optax.tree.get(state, "nu")).any()
+    assert (int(report["unsound/loss"]), int(report["unsound/gradient"])) == (-1, 0)
+
+
+def test_moments_of_what_is_named() -> None:
+    """Merging with a mask is merging what it leaves; nothing is left, nothing changes."""
+    batch = jnp.asarray([[1.0, 2.0], [jnp.nan, 1e30], [5.0, -1.0]])
+    start = Moments.start((2,)).merge(jnp.ones((4, 2)))
+    some, rest = start.merge(batch, jnp.asarray([True, False, True])), start.merge(batch[::2])
+    none = start.merge(batch, jnp.zeros(3, bool))
+    for mine, theirs in zip(jax.tree.leaves((some, none)), jax.tree.leaves((rest, start)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+
+
+# --- whole runs -------------------------------------------------------------------------------------------
+
+
+def run_with(monkeypatch: Any, injection: Injection, mode: str, task: Any = "mountain-car", **settings: Any) -> Any:
+    plan = plan_for(task, "rnd", **settings)
+    monkeypatch.setattr(running, "resolve", lambda experiment: inject(resolve(experiment), injection))
+    return curiax.run(plan.experiment, options=RunOptions(on_nonfinite=mode))
+
+
+def test_a_run_stops_and_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    injection = Injection("reward", 1e30, 5, 1, 9, 1)
+    place = re.escape(expected_place(plan_for("mountain-car", "rnd"), injection))
+    said = (
+        f"NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': {place}.*--on-nonfinite drop.*mask"
+    )
+    with pytest.raises(curiax.NonFiniteError, match=said):
+        run_with(monkeypatch, injection, "stop")
+
+
+def test_a_dropped_seed_leaves_the_others_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit; what happened is in the manifest, and later faults of a lost seed are ignored."""
+    sound = run_with(monkeypatch, Injection("observation", math.nan, 5, 1000, 9, 1), "drop")
+    with pytest.warns(UserWarning, match=r"seed 5, environment 1, step 74 of that environment \(iteration 1"):
+        left = run_with(monkeypatch, Injection("observation", math.nan, 5, 1, 9, 1), "drop")
+    assert list(left.manifest["lost"]) == ["5"]
+    assert "observations of task 'mountain-car'" in left.manifest["lost"]["5"]
+    assert left.metrics.equals(sound.metrics.filter(sound.metrics["seed"] == 3))
+    assert not [name for name in left.metrics.columns if name.startswith(("unsound/", "masked/"))]
+
+
+def test_a_masked_run_has_its_counts_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = run_with(monkeypatch, Injection("bonus", math.inf, 5, 2, 9, 1), "mask").metrics
+    assert table["masked/steps"].to_list() == [0, 0, 0, 0, 0, 1]
+    assert table["masked/updates"].to_list() == [0] * 6
+    assert not [name for name in table.columns if name.startswith("unsound/")]
+    assert all(np.isfinite(table[name].to_numpy()).all() for name in table.columns if table[name].dtype.is_float())
+
+
+def test_only_mask_compiles_masking() -> None:
+    """`stop` and `drop` are the same program; `mask` is another one."""
+    plan = plan_for("mountain-car", "rnd")
+    texts = {}
+    for mode in ("stop", "drop", "mask"):
+        setup = dataclasses.replace(plan.setup, on_nonfinite=mode)
+        arrays, static = eqx.partition(first_states(setup, plan.build_model, plan.seeds), eqx.is_array)
+
+        def one(arrays: Any, setup: Any = setup, static: Any = static) -> Any:
+            after, metrics = iterate(setup, eqx.combine(arrays, static))
+            return eqx.filter(after, eqx.is_array), metrics
+
+        texts[mode] = jax.jit(jax.vmap(one)).lower(arrays).as_text()
+    assert texts["stop"] == texts["drop"] != texts["mask"]
+
+
+@pytest.mark.parametrize("field", ["observation", "start"])
+def test_a_lane_stops_at_once(field: Any) -> None:
+    """Before it learns from anything: the rollout does not even end."""
+    tried = trial("half-cheetah", "lbs")
+    iteration = int(field == "observation")
+    outcome = tried.run(Injection(field, math.inf, 3, iteration, 5 * iteration, 1), 3)
+    assert outcome.faults == []
+    assert len(outcome.metrics) == iteration
+    assert tried.lane is not None
+    assert tried.lane.now == 70 * iteration
+    assert "entry 0 became inf" in outcome.error
+    assert "--on-nonfinite drop" in outcome.error
+
+
+def test_a_lane_drops_a_seed_for_any_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = run_with(monkeypatch, Injection("bonus", math.nan, 5, 1000, 9, 1), "drop", "half-cheetah")
+    with pytest.warns(UserWarning, match=r"seed 5, environment 1, step 74 of that environment \(iteration 1"):
+        left = run_with(monkeypatch, Injection("bonus", math.nan, 5, 1, 9, 1), "drop", "half-cheetah")
+    assert list(left.manifest["lost"]) == ["5"]
+    assert left.metrics.equals(sound.metrics.filter(sound.metrics["seed"] == 3))
+
+
+class NeverSound(curiax.AbstractTask):
+    """Every observation is NaN, from the first reset on."""
+
+    spec: curiax.Spec = eqx.field(static=True)
+    grids: tuple[curiax.Grid, ...] = eqx.field(static=True)
+
+    def __init__(self) -> None:
+        self.spec = curiax.Spec((2,), curiax.Box((-1.0,), (1.0,)), 20)
+        self.grids = (curiax.Grid("bins", (curiax.Axis("x", 0.0, 1.0, 4),), "floor"),)
+
+    def reset(self, *, key: Any) -> Any:
+        return jnp.zeros(())
+
+    def step(self, state: Any, action: Any, *, key: Any) -> Any:
+        return state, jnp.asarray(jnp.inf), jnp.zeros((), bool)
+
+    def observe(self, state: Any) -> Any:
+        return jnp.full(2, jnp.nan)
+
+    def track(self, state: Any) -> Any:
+        return jnp.full(1, jnp.nan)
+
+
+def test_even_a_task_with_nothing_sound_is_survived() -> None:
+    """No step is valid, so nobody learns, and nothing is counted as visited."""
+    experiment = curiax.Experiment(NeverSound, "none", seeds=2, steps=256, settings=SETTINGS)
+    table = curiax.run(experiment, options=RunOptions(on_nonfinite="mask")).metrics
+    assert set(table["masked/steps"].to_list()) == {128}
+    assert set(table["coverage/bins"].to_list()) == {0.0}
+    assert all(np.isfinite(table[name].to_numpy()).all() for name in table.columns if table[name].dtype.is_float())
+
+
+def test_the_soak_in_short() -> None:
+    """The figures of the long form, for a few faults of one program."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "soak"))
+    try:
+        import nonfinite  # pyright: ignore
+    finally:
+        sys.path.pop(0)
+    plan = plan_for("mountain-car", "ngu")
+    rng = np.random.default_rng(0)
+    for field in possible_fields(plan):
+        injection = nonfinite.somewhere(rng, plan, field)
+        assert injection.field == field
+        assert 0 <= injection.step < 64
+
+
+def test_lanes_know_their_actions_from_their_observations() -> None:
+    """Where an action ran away and the simulation followed in the same step, the action is named."""
+    plan = plan_for("half-cheetah", "random")
+    lane = Lane(plan.setup, plan.build_model, plan.seeds, jax.devices()[0])
+    lane.tape.action[4, 1, 0, 2] = np.nan
+    lane.fleet.obs[2, 0] = np.inf
+    lane.now = 5
+    with pytest.raises(curiax.NonFiniteError, match=r"the policy's actions: seed 5, environment 0, step 5 of that"):
+        lane._blame(np.array([[False, False], [True, False]]), 4)
