@@ -12,12 +12,12 @@ import curiax
 ROOT = Path(curiax.__file__).parent
 #: Lower layers first; a package imports only from layers below its own, or from itself.
 LAYERS = [
-    {"_errors", "_types", "_tree", "_stats", "_dist", "_settings", "_version", "nn"},
+    {"_errors", "_types", "_tree", "_stats", "_dist", "_settings", "_version", "_files", "nn"},
     {"curiosity", "envs"},
     {"agents", "_contract"},
     {"train"},
     {"experiments", "testing"},
-    {"report", "integrations", "watch"},
+    {"report", "integrations", "watch", "trained"},
     {"cli", "__init__"},
     {"__main__"},
 ]

@@ -12,39 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._errors import CuriaxError, OutputError
+from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics
 
 if TYPE_CHECKING:
     import polars
 
-FORMAT = "curiax-run-1"
-MANIFEST, METRICS = "manifest.json", "metrics.parquet"
+__all__ = ["FORMAT", "MANIFEST", "METRICS", "REMEDY", "read_manifest", "read_metrics"]
 #: In the name of the hidden folder that a run is written to before it is complete.
 UNFINISHED = ".partial-"
-REMEDY = "remove the folder to run it again, or choose another --out."
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
-    try:
-        data = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        return None
-    missing = sorted({"run_id", "identity", "experiment", "preset", "seconds"} - set(data))
-    if missing:
-        raise OutputError(f"{folder / MANIFEST} is damaged ({', '.join(missing)} missing): {REMEDY}")
-    return data
-
-
-def read_metrics(folder: Path) -> polars.DataFrame:
-    """The metrics table of a finished run."""
-    import polars
-
-    try:
-        return polars.read_parquet(folder / METRICS)
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise OutputError(f"{folder / METRICS} is damaged ({error}): {REMEDY}") from None
 
 
 def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import OutputError
+from .._files import read_bytes, read_json
 from ..experiments.folder import written
 from . import claims, record
 from .assemble import assemble, distinct
 from .charts import headline
 from .content import Content
 from .page import page
-from .record import RECORD, Heading, Record
+from .record import RECORD, REMEDY, Heading, Record
 from .table import Row, as_json, rows
 
+#: Bytes of a report or a README to compare with.
+MOST_PAGE = 256 << 20
 TABLE, REPORT, FIGURES, README = "table.json", "report.html", "figures", "README.md"
 
 
@@ -110,9 +113,9 @@ def kept_in(folder: Path) -> list[Path]:
 def verify(folder: Path) -> tuple[int, list[str]]:
     """Recompute the table from the stored curves: how many rows there are, and every difference found."""
     try:
-        told = json.loads((folder / TABLE).read_text())
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{folder} has no readable {TABLE} ({error}): name a folder of `curiax reproduce`.") from None
+        told = read_json(folder / TABLE, "name a folder of `curiax reproduce`.")
+    except OutputError as error:
+        raise OutputError(f"{folder} has no readable {TABLE}: {error}") from None
     if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
         raise OutputError(f"{folder / TABLE} was not written by `curiax reproduce`: it has no rows.")
     heading, kept = record.read_heading(folder / RECORD), distinct(record.load(folder / RECORD))
@@ -124,7 +127,7 @@ def verify(folder: Path) -> tuple[int, list[str]]:
         f"{name} is {told.get(name)!r} in {TABLE}." for name in ("suite", "command") if told.get(name) != fresh[name]
     ]
     for name in (README, REPORT):
-        if (folder / name).exists() and (folder / name).read_text(encoding="utf-8") != made[name]:
+        if (folder / name).exists() and read_bytes(folder / name, MOST_PAGE, REMEDY) != made[name].encode():
             found.append(f"{name} is not what the stored curves give.")
     return len(fresh["rows"]), found
 
