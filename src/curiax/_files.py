@@ -35,22 +35,15 @@ def read_bytes(file: Path, most: int, remedy: str) -> bytes:
     """A regular file of at most `most` bytes; devices, pipes and larger files are refused before they are read."""
     try:
         # A pipe that nobody writes to must not hold the reader.
-        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    except (OSError, ValueError) as error:
-        raise damaged(file, getattr(error, "strerror", None) or str(error), remedy) from None
-    with open(handle, "rb") as stream:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise damaged(file, "it is no regular file", remedy)
-        if about.st_size > most:
-            raise damaged(file, f"it has {about.st_size:,} bytes, at most {most:,} are expected", remedy)
-        try:
-            data = stream.read(most + 1)
-        except OSError as error:
-            raise damaged(file, error.strerror or str(error), remedy) from None
-    if len(data) > most:
-        raise damaged(file, f"it has more than {most:,} bytes", remedy)
-    return data
+        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as stream:
+            about = os.fstat(stream.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise damaged(file, "it is no regular file", remedy)
+            if about.st_size > most:
+                raise damaged(file, f"it has {about.st_size:,} bytes, at most {most:,} are expected", remedy)
+            return stream.read(about.st_size)
+    except (OSError, ValueError, MemoryError) as error:
+        raise damaged(file, getattr(error, "strerror", None) or str(error) or "too large", remedy) from None
 
 
 def read_json(file: Path, remedy: str, *, most: int = MOST_JSON) -> Any:

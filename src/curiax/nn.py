@@ -44,14 +44,14 @@ def generator(key: Source) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.asarray(jax.random.key_data(key), np.uint64)))
 
 
-#: How many more parameters may be drawn; None is no bound.
-_LEFT: ContextVar[int | None] = ContextVar("parameters left", default=None)
+#: How many more parameters may be drawn, and the file that asks for them; None is no bound.
+_LEFT: ContextVar[tuple[int, str] | None] = ContextVar("parameters left", default=None)
 
 
 @contextlib.contextmanager
-def at_most(parameters: int) -> Iterator[None]:
-    """Refuse to draw more parameters than this, so that a file cannot ask for networks beyond its own size."""
-    before = _LEFT.set(parameters)
+def at_most(parameters: int, file: str) -> Iterator[None]:
+    """Refuse to draw many more parameters than this, so that no file asks for networks beyond its own size."""
+    before = _LEFT.set((parameters + (1 << 20), file))
     try:
         yield
     finally:
@@ -105,9 +105,10 @@ class Linear(eqx.Module):
     ) -> None:
         left = _LEFT.get()
         if left is not None:
-            _LEFT.set(left - (inputs + 1) * outputs)
-            if left < (inputs + 1) * outputs:
-                raise OutputError(f"networks of more parameters than are there: a layer of {inputs} x {outputs}.")
+            most, file = left
+            _LEFT.set((most - (inputs + 1) * outputs, file))
+            if most < (inputs + 1) * outputs:
+                raise OutputError(f"{file} asks for more parameters than it holds: a layer of {inputs} x {outputs}.")
         weight, bias = init(generator(key), inputs, outputs)
         self.weight = jnp.asarray(weight, jnp.float32)
         self.bias = jnp.asarray(bias, jnp.float32)

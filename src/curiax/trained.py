@@ -35,7 +35,7 @@ def load(path: str | Path, *, seed: int | None = None, trust: bool = False) -> T
     """
     about, arrays = opened(Path(path), trust)
     row = exports.chosen(about, None if seed is None else [whole(seed)])[0]
-    mine = {name: array[row] for name, array in arrays.items()}
+    mine = {name: array[row, ...] for name, array in arrays.items()}
     check_policy(Path(path), about, mine)
     return Trained(about.seeds[row], Path(path), trust, about, mine)
 
@@ -68,9 +68,8 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
 def opened(path: Path, trust: bool) -> tuple[About, dict[str, np.ndarray]]:
     """The description and the arrays of all seeds, of either format."""
     if not path.is_dir():
-        raise OutputError(
-            f"{path} is not a folder of a run or an export{'' if path.exists() else ': it is not there'}."
-        )
+        there = ", but a file" if path.exists() else ": it is not there"
+        raise OutputError(f"{path} is not a folder of a run or an export{there}.")
     data, manifest = exports.described(path)
     if data["format"] == exports.FORMAT:
         about = exports.about_of(path, data)
@@ -160,7 +159,8 @@ class Trained:
         from ._types import Box, Discrete, Spec
 
         said = self._about.spec
-        action = Box(said.action.low, said.action.high) if isinstance(said.action, BoxSaid) else Discrete(said.action.n)
+        box = said.action if isinstance(said.action, BoxSaid) else None
+        action = Box(tuple(box.low), tuple(box.high)) if box else Discrete(said.action.n)
         low, high = (
             None if bound is None else tuple(fill if x is None else x for x in bound)
             for bound, fill in ((said.obs_low, -math.inf), (said.obs_high, math.inf))
@@ -180,7 +180,7 @@ class Trained:
         draw = np.random.default_rng(rng)
         policy, action = self._about.policy, self._about.spec.action
         if isinstance(policy, NetworkSaid):
-            out = self._network(policy, self._normalised(batch).reshape(len(batch), -1))
+            out = self._network(policy, self._normalised(batch).reshape(len(batch), math.prod(batch.shape[1:])))
             if isinstance(action, BoxSaid):
                 if not deterministic:
                     std = np.exp(self._arrays[policy.log_std or ""])
@@ -192,7 +192,7 @@ class Trained:
             made = draw.uniform(action.low, action.high, (len(batch), len(action.low))).astype(np.float32)
         else:
             made = draw.integers(0, action.n, len(batch), np.int32)
-        return made[0] if single else made
+        return made[0, ...] if single else made
 
     def bonus(self, obs: Any, action: Any, next_obs: Any) -> np.ndarray:
         """The raw bonus of one transition, or of each along a leading axis: what the trained model pays, unscaled.
@@ -217,7 +217,7 @@ class Trained:
                 "give as many of each."
             )
         paid = self._pay(self._normalised(before), taken, self._normalised(after))
-        return paid[0] if single else paid
+        return paid[0, ...] if single else paid
 
     def _batch(self, what: str, given: Any, shape: tuple[int, ...], kind: type[np.generic]) -> tuple[np.ndarray, bool]:
         """Input as an array with a leading axis, and whether it had none."""
@@ -261,6 +261,4 @@ class Trained:
         except CuriaxError:
             raise
         except (TypeError, ValueError) as error:
-            raise OutputError(
-                f"{self._path / AGENTS}: method {self.method!r} cannot be set up again: {error}"
-            ) from None
+            raise damaged(self._path / AGENTS, f"method {self.method!r} cannot be set up: {error}", REMEDY) from None

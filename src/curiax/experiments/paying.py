@@ -41,7 +41,7 @@ def payer(
     settings = checked(entry.cls, about.bonus.settings, "method")
     # The key only matters for what a method keeps of it; its arrays are replaced. Stream 1 is the model's.
     key = jax.random.fold_in(jax.random.key(np.uint32(seed)), 1)
-    with at_most(sum(array.size for array in arrays.values())):
+    with at_most(sum(array.size for array in arrays.values()), str(file.parent)):
         model = build_method(entry.cls, spec, key, entry.name, **settings)
     memory = jax.tree.leaves(eqx.filter_eval_shape(model.memory))
     if sum(math.prod(leaf.shape) for leaf in memory) > MOST_MEMORY:
@@ -51,8 +51,9 @@ def payer(
     def pay(obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray) -> np.ndarray:
         lead = (len(obs), 1)
         no = jnp.zeros(lead, bool)
-        steps = Transition(obs[:, None], action[:, None], next_obs[:, None], jnp.zeros(lead), no, no, ~no)
-        return np.asarray(scored(fitted, jax.tree.map(jnp.asarray, steps)))[:, 0]
+        before, taken, after = (jnp.asarray(part[:, None]) for part in (obs, action, next_obs))
+        steps = Transition(before, taken, after, jnp.zeros(lead), no, no, ~no)
+        return np.asarray(scored(fitted, steps))[:, 0]
 
     return pay
 

@@ -169,7 +169,7 @@ def read(path: Path, *, trust: bool = False) -> tuple[Plan, Saved]:
         arrays = exports.tensors_of(path, about, manifest)
     else:
         arrays = old_tensors(path, about, manifest)
-    with at_most(sum(array.size for array in arrays.values())):
+    with at_most(sum(array.size for array in arrays.values()), str(path)):
         skeleton = fresh(plan, seeds)
     return plan, filled(path / TENSORS, skeleton, arrays)
 

@@ -141,7 +141,7 @@ def plain(name: str, value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, default=describe, allow_nan=False))
     except (ValueError, RecursionError):
-        raise UsageError(f"{name} = {value!r}: settings must be finite numbers, text, and lists of them.") from None
+        raise UsageError(f"{name} = {value!r}: must be a finite number, text, or a list of such.") from None
 
 
 def seed_list(seeds: int | Iterable[int]) -> tuple[int, ...]:
