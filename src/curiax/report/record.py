@@ -221,7 +221,20 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
     if not counted or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
         raise refuse(f"the iterations and steps of {folder.METRICS} are not those of a run")
     for name in table.columns:
-        if name.startswith(KEPT) and not np.isfinite(table[name].to_numpy()).all():
+        kind, _, grid = name.partition("/")
+        if not name.startswith((*KEPT, "occupancy/", "paid/")):
+            continue
+        values = table[name].to_numpy()
+        known = (
+            next((g for g in manifest["grids"] if g["name"] == grid), None) if kind in ("occupancy", "paid") else None
+        )
+        if values.dtype.kind not in "fiu" or values.ndim != (2 if kind in ("probe", "occupancy", "paid") else 1):
+            raise refuse(f"{name} in {folder.METRICS} is no {'map' if values.ndim == 1 else 'curve'} of numbers")
+        if (known and values.ndim == 2 and values.shape[1] != math.prod(known["shape"])) or 0 in values.shape:
+            raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
+        if kind == "occupancy" and (f"paid/{grid}" not in table.columns or (values < 0).any()):
+            raise refuse(f"{name} in {folder.METRICS} is no count of visits, or what was paid for them is missing")
+        if not np.isfinite(values).all():
             raise refuse(f"{name} in {folder.METRICS} is not finite everywhere")
 
 
