@@ -18,6 +18,7 @@ import curiax
 from curiax import OutputError, UsageError
 from curiax.cli import main
 from curiax.experiments import saved
+from curiax.watch import watch
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = sorted(DATA.glob("agents-*/*"))
@@ -202,6 +203,13 @@ def test_the_export_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert main(["export", str(run), *words[:-1], str(tmp_path / words[-1])]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_an_export_can_be_watched(tmp_path: Path) -> None:
+    curiax.export(BOX, tmp_path / "car", seeds=[5])
+    made = watch(tmp_path / "car", steps=3, width=320, height=240, out=tmp_path / "car.gif")
+    assert (made.seed, made.task, len(made.bonus)) == (5, "mountain-car", 3)
+    assert (tmp_path / "car.gif").stat().st_size > 1000
 
 
 def test_methods_of_others_act_but_pay_only_where_they_are_trusted(

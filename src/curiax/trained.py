@@ -17,7 +17,7 @@ import numpy as np
 from ._errors import CuriaxError, OutputError, UsageError
 from ._files import damaged
 from .experiments import exports
-from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, NetworkSaid
+from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid
 
 if TYPE_CHECKING:
     from ._types import Spec
@@ -122,6 +122,11 @@ def check_policy(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> 
             raise damaged(path / TENSORS, f"{name} holds NaN, infinity or a negative variance", REMEDY)
 
 
+def clipped(box: BoxSaid, action: np.ndarray) -> np.ndarray:
+    """What the task carries out of an action."""
+    return np.clip(action, np.asarray(box.low, np.float32), np.asarray(box.high, np.float32))
+
+
 @dataclass(frozen=True, repr=False)
 class Trained:
     """One seed's policy and curiosity model, as training left them; `curiax.load` makes it.
@@ -159,8 +164,8 @@ class Trained:
         from ._types import Box, Discrete, Spec
 
         said = self._about.spec
-        box = said.action if isinstance(said.action, BoxSaid) else None
-        action = Box(tuple(box.low), tuple(box.high)) if box else Discrete(said.action.n)
+        space = said.action
+        action = Discrete(space.n) if isinstance(space, DiscreteSaid) else Box(tuple(space.low), tuple(space.high))
         low, high = (
             None if bound is None else tuple(fill if x is None else x for x in bound)
             for bound, fill in ((said.obs_low, -math.inf), (said.obs_high, math.inf))
@@ -185,7 +190,7 @@ class Trained:
                 if not deterministic:
                     std = np.exp(self._arrays[policy.log_std or ""])
                     out = out + std * draw.standard_normal(out.shape, np.float32)
-                made = np.clip(out, np.float32(action.low), np.float32(action.high))
+                made = clipped(action, out)
             else:
                 made = np.argmax(out if deterministic else out + draw.gumbel(size=out.shape), axis=-1).astype(np.int32)
         elif isinstance(action, BoxSaid):
@@ -206,7 +211,7 @@ class Trained:
         if isinstance(said, BoxSaid):
             taken, _ = self._batch("action", action, (len(said.low),), np.float32)
             if self._about.bonus.action == "executed":
-                taken = np.clip(taken, np.float32(said.low), np.float32(said.high))
+                taken = clipped(said, taken)
         else:
             taken, _ = self._batch("action", action, (), np.int32)
             if ((taken < 0) | (taken >= said.n)).any():

@@ -213,6 +213,8 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
 
     if not {"seed", "iteration", "step"} <= set(table.columns) or table.height != expected:
         raise refuse(f"{folder.METRICS} has {table.height} rows where its manifest says {expected}")
+    if any(not table[name].dtype.is_integer() or table[name].null_count() for name in ("seed", "iteration", "step")):
+        raise refuse(f"the seeds, iterations or steps of {folder.METRICS} are no whole numbers")
     ordered = table.sort("seed", "iteration")
     if ordered["seed"].to_list() != [seed for seed in sorted(seeds) for _ in range(iterations)]:
         raise refuse(f"the seeds of {folder.METRICS} are not its manifest's")
