@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,5 +99,4 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    assert eqx.__version__
     main(Path(sys.argv[1]))
