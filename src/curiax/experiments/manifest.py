@@ -145,10 +145,12 @@ class Manifest(Said):
 
 
 def complaint(error: ValidationError) -> str:
-    """The first thing that is wrong, and where."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part)[:80] for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+    """The first things that are wrong, and where."""
+    told = []
+    for each in error.errors(include_url=False, include_input=False, include_context=False)[:3]:
+        place = ".".join(str(part)[:80] for part in each["loc"])
+        told.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
+    return "; ".join(told)
 
 
 def checked(model: type[Model], data: Any, refuse: Callable[[str], OutputError]) -> Model:
