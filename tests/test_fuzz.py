@@ -157,3 +157,19 @@ def test_a_table_larger_than_promised_is_refused_before_it_is_unpacked(originals
     (run / "manifest.json").write_text(json.dumps(manifest | {"files": {}}))
     with pytest.raises(OutputError, match="it has 50,000,000 rows where its manifest says 100"):
         folder.read_metrics(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda told: told["rows"][0].update(method=["lbs"]), "missing from table.json"),
+        (lambda told: told["rows"].append(3), "something that is no row"),
+        (lambda told: told["claims"].append({"claim": ["x"], "verdict": {}}), "claim None"),
+    ],
+)
+def test_a_kept_table_of_other_types_differs(originals: Path, tmp_path: Path, change: Any, found: str) -> None:
+    shutil.copytree(originals / "kept", tmp_path / "kept")
+    told = json.loads((tmp_path / "kept" / "table.json").read_text())
+    change(told)
+    (tmp_path / "kept" / "table.json").write_text(json.dumps(told))
+    assert found in " ".join(publish.verify(tmp_path / "kept")[1])

@@ -179,6 +179,10 @@ def test_a_run_from_before_agents_were_kept(run: Path) -> None:
         ({"experiment": {"task": "x", "method": "y", "label": "", "settings": []}}, "experiment.settings"),
         (
             {"experiment": {"task": "mountain-car", "method": "lbs", "label": "", "settings": {}}},
+            "experiment.steps: Field required",
+        ),
+        (
+            {"experiment": {"task": "mountain-car", "method": "lbs", "steps": None, "settings": {}}},
             "cannot be set up again: not an experiment",
         ),
         ({"spec": None}, "spec: "),

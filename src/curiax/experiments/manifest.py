@@ -63,7 +63,7 @@ class Asked(Said):
     method: Name
     settings: Settings
     seeds: Seeds | None = None
-    steps: Annotated[int, Field(ge=1)] | None = None
+    steps: Annotated[int, Field(ge=1)] | None
     preset: Name = "paper-code"
     label: Text = ""
 

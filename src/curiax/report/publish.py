@@ -132,11 +132,17 @@ def verify(folder: Path) -> tuple[int, list[str]]:
     return len(fresh["rows"]), found
 
 
+def said(entry: dict[str, Any], name: str) -> str | None:
+    """A word of an entry of `table.json`; None for what is no word."""
+    word = entry.get(name)
+    return word if isinstance(word, str) else None
+
+
 def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[str]:
     """Differences between the rows as kept and as recomputed."""
 
     def key(row: Any) -> tuple[Any, ...]:
-        return tuple(row.get(name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
+        return tuple(said(row, name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
 
     kept, found = {key(row): row for row in told}, []
     if len(kept) != len(told):
@@ -156,7 +162,7 @@ def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[s
 def compare_claims(told: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
     """Differences between the verdicts on claims as kept and as recomputed."""
     claims = told.get("claims")
-    kept = {c.get("claim"): c.get("verdict") for c in claims if isinstance(c, dict)} if isinstance(claims, list) else {}
+    kept = {said(c, "claim"): c.get("verdict") for c in claims if isinstance(c, dict)} if isinstance(claims, list) else {}
     made = {c["claim"]: c["verdict"] for c in fresh["claims"]}
     return [
         f"claim {name!r}: {kept.get(name)!r} in {TABLE}, {made.get(name)!r} from the curves."
