@@ -163,7 +163,7 @@ def test_a_table_larger_than_promised_is_refused_before_it_is_unpacked(originals
     ("change", "found"),
     [
         (lambda told: told["rows"][0].update(method=["lbs"]), "missing from table.json"),
-        (lambda told: told["rows"].append(3), "something that is no row"),
+        (lambda told: told["rows"].append(3), "None: in table.json but not in the curves"),
         (lambda told: told["claims"].append({"claim": ["x"], "verdict": {}}), "claim None"),
     ],
 )

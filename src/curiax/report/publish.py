@@ -161,8 +161,8 @@ def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[s
 
 def compare_claims(told: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
     """Differences between the verdicts on claims as kept and as recomputed."""
-    claims = told.get("claims")
-    kept = {said(c, "claim"): c.get("verdict") for c in claims if isinstance(c, dict)} if isinstance(claims, list) else {}
+    claims = told.get("claims") if isinstance(told.get("claims"), list) else []
+    kept = {said(claim, "claim"): claim.get("verdict") for claim in claims or () if isinstance(claim, dict)}
     made = {c["claim"]: c["verdict"] for c in fresh["claims"]}
     return [
         f"claim {name!r}: {kept.get(name)!r} in {TABLE}, {made.get(name)!r} from the curves."
