@@ -85,7 +85,7 @@ def unfinished(folder: Path, task: str, method: str, seeds: tuple[int, ...]) -> 
 def identity(checkpoints: Path) -> dict[str, Any]:
     """Whose checkpoints these are."""
     step = max(checkpoints.glob("step-*"))
-    return json.loads(json.loads((step / "step.json").read_text())["body"])["identity"]
+    return json.loads((step / "step.json").read_text())["body"]["identity"]
 
 
 def truths(checkpoints: Path) -> dict[int, tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import signal
@@ -407,8 +406,7 @@ def test_a_step_whose_text_was_changed_by_hand_is_damaged(tmp_path: Path) -> Non
     store = Checkpoints(tmp_path, IDENTITY, 3)
     store.save(Snapshot(1, {"x": np.ones(1)}, {"layout": 1}), [{"m": np.zeros((1, 1))}])
     path = tmp_path / "step-000000001" / "step.json"
-    outer = json.loads(path.read_text())
-    path.write_text(json.dumps({**outer, "body": outer["body"].replace('"layout": 1', '"layout": 2')}))
+    path.write_text(path.read_text().replace('"layout": 1', '"layout": 2'))
     with pytest.raises(CheckpointError, match=r"step.json does not match its digest"):
         store.newest(pytest.fail)
 

@@ -174,8 +174,8 @@ def test_a_run_that_lost_seeds_is_what_is_left_of_it(tmp_path: Path) -> None:
         assert (each.seeds, each.lost) == ((2, 4), {3: "it flew away"})
         assert each.final("coverage/cells").tolist() == [90.0, 92.0]
     for lost, message in (
-        ({"7": "not one of its seeds"}, "its facts are not those of a run"),
-        (["3"], "its facts are not those of a run"),
+        ({"7": "not one of its seeds"}, "a lost seed is not one of its seeds"),
+        (["3"], r"manifest\.json is damaged \(lost"),
         (dict.fromkeys("234", "all flew away"), "lost every seed.*all flew away"),
     ):
         (path / "manifest.json").write_text(json.dumps(facts | {"lost": lost}))

@@ -20,8 +20,9 @@ from small import SMALL
 
 import curiax
 from curiax import Experiment, OutputError, UsageError, resolve
+from curiax._files import digest, digest_of_json
 from curiax.agents.ppo import Policy
-from curiax.experiments import folder, saved
+from curiax.experiments import exports, folder, saved
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
 
@@ -118,9 +119,10 @@ def test_some_of_the_seeds_may_be_missing(run: Path) -> None:
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change `agents.json`."""
+    """Change `agents.json`, and sign it as if it had been written so."""
     about = json.loads((path / saved.AGENTS).read_text())
     change(about)
+    about["digest"] = digest_of_json({name: value for name, value in about.items() if name != "digest"})
     (path / saved.AGENTS).write_text(json.dumps(about))
 
 
@@ -128,9 +130,13 @@ def retensor(path: Path, change: Callable[[dict[str, np.ndarray]], None]) -> Non
     """Change the arrays, and list them in `agents.json` as they are then."""
     arrays = {name: array.copy() for name, array in safetensors.numpy.load_file(path / saved.TENSORS).items()}
     change(arrays)
-    safetensors.numpy.save_file(arrays, path / saved.TENSORS)
-    listed = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()}
-    edit(path, lambda about: about.update(tensors=listed))
+    data = safetensors.numpy.save(arrays)
+    (path / saved.TENSORS).write_bytes(data)
+    listed = {
+        name: {"shape": list(a.shape), "dtype": a.dtype.name, "blake2b": digest(a.tobytes())}
+        for name, a in arrays.items()
+    }
+    edit(path, lambda about: about.update(tensors=listed, file={"bytes": len(data), "blake2b": digest(data)}))
 
 
 def refused(path: Path, match: str) -> None:
@@ -142,6 +148,8 @@ def test_what_is_no_run_is_refused(tmp_path: Path, run: Path) -> None:
     refused(tmp_path / "nowhere", "not a finished run")
     refused(tmp_path, "not a finished run")
     (run / folder.MANIFEST).write_text("{}")
+    assert saved.read(run)[1].seeds == (3, 5)  # the two files alone are an export
+    (run / saved.AGENTS).unlink()
     refused(run, "not a finished run")
 
 
@@ -153,23 +161,32 @@ def test_a_run_from_before_agents_were_kept(run: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"format": "curiax-agents-9"}, "format 'curiax-agents-9'; this version of Curiax reads 'curiax-agents-1'"),
+        ({"format": "curiax-agents-9"}, "format 'curiax-agents-9'.*written by a newer Curiax: update"),
+        ({"format": "curiax-agents-0"}, "it is damaged"),
+        ({"format": "PK"}, "has the format 'PK'; this version of Curiax reads 'curiax-agents-2'"),
         ({"run_id": "abc"}, "belongs to another run"),
-        ({"run_id": None}, "run_id is missing or not a str"),
-        ({"seeds": None}, "seeds is missing"),
-        ({"seeds": []}, "its seeds"),
-        ({"seeds": [3, 3]}, "its seeds"),
-        ({"seeds": [3, 99]}, "its seeds"),
-        ({"seeds": [[3], {}]}, "its seeds"),
-        ({"seeds": [3]}, r"agent.actor.layers.0.bias is float32\[2, 64\], the experiment's is float32\[1, 64\]"),
-        ({"tensors": {}}, "is float32.*where agents.json says missing"),
-        ({"tensors": {"agent.head.bias": 3}}, "says missing"),
-        ({"experiment": {}}, "has no task"),
-        ({"experiment": {"task": "x", "method": "y", "label": "", "settings": []}}, "has no settings"),
+        ({"run_id": None}, "belongs to another run"),
+        ({"seeds": None}, "seeds: Input should be a valid list"),
+        ({"seeds": []}, "seeds: List should have at least 1 item"),
+        ({"seeds": [3, 3]}, "a seed occurs twice"),
+        ({"seeds": [3, 99]}, "its seeds are not those"),
+        ({"seeds": [[3], {}]}, "seeds.0: Input should be a valid integer"),
+        ({"seeds": [3.0, 5]}, "seeds.0: Input should be a valid integer"),
+        ({"seeds": [3]}, "has not one entry for each seed"),
+        ({"tensors": {}}, "where agents.json says missing"),
+        ({"tensors": {"agent.head.bias": 3}}, "tensors.agent.head.bias"),
+        ({"experiment": {}}, "experiment.task: Field required"),
+        ({"experiment": {"task": "x", "method": "y", "label": "", "settings": []}}, "experiment.settings"),
         (
             {"experiment": {"task": "mountain-car", "method": "lbs", "label": "", "settings": {}}},
+            "experiment.steps: Field required",
+        ),
+        (
+            {"experiment": {"task": "mountain-car", "method": "lbs", "steps": None, "settings": {}}},
             "cannot be set up again: not an experiment",
         ),
+        ({"spec": None}, "spec: "),
+        ({"extra": 1}, "extra: Extra inputs are not permitted"),
         ({"settings": {}}, "other settings"),
     ],
 )
@@ -181,7 +198,7 @@ def test_a_changed_description_is_refused(run: Path, change: dict[str, Any], mat
 @pytest.mark.parametrize("text", ["", "[]", "{", "3", "\x00"])
 def test_a_description_that_is_none_is_refused(run: Path, text: str) -> None:
     (run / saved.AGENTS).write_text(text)
-    refused(run, "damaged|has the format None")
+    refused(run, r"agents\.json is damaged|has the format None")
 
 
 @pytest.mark.parametrize("field", ["task", "method", "seeds", "steps", "preset", "settings", "label"])
@@ -216,21 +233,51 @@ def test_missing_and_foreign_tensor_files_are_refused(run: Path) -> None:
     refused(run, "agents.safetensors is damaged")
 
 
-def test_every_header_byte_matters_or_is_caught(run: Path) -> None:
-    """A flipped byte anywhere in the header never gives networks of another shape, nor an error that is not ours."""
-    data = bytearray((run / saved.TENSORS).read_bytes())
-    size = int.from_bytes(data[:8], "little")
+def test_every_flipped_bit_is_found(run: Path) -> None:
+    """In every region of both files: the result is an error of ours that names the file, or nothing has changed."""
     rng = np.random.default_rng(0)
-    before = jax.tree.map(np.shape, eqx.filter(saved.read(run)[1], eqx.is_array))
-    for spot in rng.integers(0, 8 + size, 60):
-        broken = data.copy()
-        broken[spot] ^= 1 << int(rng.integers(8))
-        (run / saved.TENSORS).write_bytes(broken)
-        try:
-            read = saved.read(run)[1]
-        except OutputError:
-            continue
-        assert jax.tree.map(np.shape, eqx.filter(read, eqx.is_array)) == before
+    before = saved.read(run)[1]
+    for name in (saved.AGENTS, saved.TENSORS):
+        data = (run / name).read_bytes()
+        for spot in rng.integers(0, len(data), 150):
+            broken = bytearray(data)
+            broken[spot] ^= 1 << int(rng.integers(8))
+            (run / name).write_bytes(broken)
+            if name == saved.AGENTS and bytes(broken).lower() == data.lower():
+                continue  # the exponent of a number may be e or E
+            with pytest.raises(OutputError, match=r"agents\."):
+                exports.tensors_of(run, exports.about_of(run, exports.described(run)[0]), None)
+        (run / name).write_bytes(data)
+    assert same(saved.read(run)[1], before)
+
+
+@pytest.mark.parametrize("name", ["agents.json", "agents.safetensors"])
+def test_a_file_of_another_run_is_found(run: Path, tmp_path: Path, name: str) -> None:
+    other = untrained(tmp_path / "other", "mountain-car", seeds=(4, 5))
+    (run / name).write_bytes((other / name).read_bytes())
+    refused(run, "belongs to another run|is not what its digest")
+
+
+def test_digests_in_the_manifest_are_checked(run: Path) -> None:
+    manifest = json.loads((run / folder.MANIFEST).read_text())
+    for name in (saved.AGENTS, saved.TENSORS):
+        files = {name: digest((run / name).read_bytes()) for name in (saved.AGENTS, saved.TENSORS)}
+        (run / folder.MANIFEST).write_text(json.dumps(manifest | {"files": files}))
+        assert saved.read(run)[1].seeds == (3, 5)
+        (run / folder.MANIFEST).write_text(json.dumps(manifest | {"files": files | {name: "0" * 32}}))
+        refused(run, rf"{name} is damaged \(its digest is not the one in manifest.json")
+
+
+def test_networks_beyond_the_file_are_never_built(run: Path) -> None:
+    """A file that asks for networks of terabytes is refused before any of them is drawn."""
+    plan = resolve(Experiment("mountain-car", "lbs", seeds=(3, 5), settings={"ppo.width": 1_000_000}))
+
+    def grow(about: dict[str, Any]) -> None:
+        about["experiment"]["settings"] = {"ppo.width": 1_000_000}
+        about["settings"] = dict(plan.settings)
+
+    edit(run, grow)
+    refused(run, "asks for more parameters than it holds")
 
 
 def drop(arrays: dict[str, np.ndarray]) -> None:

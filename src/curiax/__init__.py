@@ -5,21 +5,57 @@ Latent Bayesian Surprise (AAAI 2022) and the methods it is compared with, traine
     import curiax
     result = curiax.run(curiax.Experiment("mountain-car", "lbs", seeds=8))
     result.final()            # coverage of each seed
+    agent = curiax.load("runs/...")
+    agent.act(observation)
 """
 
-from . import envs, nn
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._errors import ContractError, CuriaxError, NonFiniteError, OutputError, SimulatorError, UsageError
-from ._tree import Frozen
-from ._types import Axis, Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec, Transition
 from ._version import __version__
-from .agents import PPOSettings
-from .curiosity import AbstractCuriosity, Learner, LearnerSettings
-from .envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
-from .experiments.options import RunOptions
-from .experiments.run import RunResult, run
-from .experiments.spec import Experiment, resolve
-from .integrations import gymnasium as _gymnasium
-from .train.loop import LoopSettings
+from .integrations import register as _register
+
+if TYPE_CHECKING:
+    from . import envs, nn
+    from ._tree import Frozen
+    from ._types import Axis, Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec, Transition
+    from .agents import PPOSettings
+    from .curiosity import AbstractCuriosity, Learner, LearnerSettings
+    from .envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
+    from .experiments.options import RunOptions
+    from .experiments.run import RunResult, run
+    from .experiments.spec import Experiment, resolve
+    from .train.loop import LoopSettings
+    from .trained import Trained, export, load
+
+#: Where the names live that are imported when they are first asked for: to load an agent and act takes neither JAX nor
+#: anything of training.
+_HOMES = {
+    "_tree": "Frozen",
+    "_types": "Axis Box Discrete Grid PRNGKey Rollout Scalar Spec Transition",
+    "agents": "PPOSettings",
+    "curiosity": "AbstractCuriosity Learner LearnerSettings",
+    "envs": "AbstractFleet AbstractHostTask AbstractTask HostRemote NoisyRemote RemoteSettings",
+    "experiments.options": "RunOptions",
+    "experiments.run": "RunResult run",
+    "experiments.spec": "Experiment resolve",
+    "train.loop": "LoopSettings",
+    "trained": "Trained export load",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("envs", "nn"):
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    return value
+
 
 __all__ = [
     "AbstractCuriosity",
@@ -50,13 +86,16 @@ __all__ = [
     "Scalar",
     "SimulatorError",
     "Spec",
+    "Trained",
     "Transition",
     "UsageError",
     "__version__",
     "envs",
+    "export",
+    "load",
     "nn",
     "resolve",
     "run",
 ]
 
-_gymnasium.register()
+_register()

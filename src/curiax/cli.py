@@ -1,4 +1,4 @@
-"""The command line: run, reproduce, report, verify, watch, list, check, cite, doctor."""
+"""The command line: run, reproduce, report, verify, watch, export, list, check, cite, doctor."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ usage: curiax COMMAND ...
   report DIR ...          the same from any finished runs, your own methods included
   verify DIR ...          recompute kept tables from their stored curves
   watch RUN               a film (mp4 or gif) of a trained agent, its bonus below
+  export RUN --out DIR    trained agents as two files that load and act anywhere: curiax.load(DIR).act(obs)
   list                    the methods, tasks, suites and presets
   check module:Class      hold your own method or task to the contract
   cite METHOD ...         BibTeX of the methods you used
@@ -481,7 +482,7 @@ def command_watch(args: list[str]) -> int:
 
     flag = tyro.conf.FlagCreatePairsOff[bool]
     fields = [
-        ("run", Annotated[tyro.conf.Positional[Path], arg("the folder of a finished run", "RUN")]),
+        ("run", Annotated[tyro.conf.Positional[Path], arg("the folder of a finished run or an export", "RUN")]),
         ("seed", Annotated[int | None, arg("which of its seeds; None: the first")], None),
         ("out", Annotated[Path | None, arg("FILE.mp4 or FILE.gif; None: watch-seed<k>.mp4 in the run's folder")], None),
         ("steps", Annotated[int | None, arg("at most so many steps; None: as many as the episodes have")], None),
@@ -535,6 +536,40 @@ def filming(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(parts[what], completed=done, total=total)
 
         yield tell
+
+
+# --- export -----------------------------------------------------------------------------------------------
+
+
+def command_export(args: list[str]) -> int:
+    """Trained agents in a folder of their own."""
+    import tyro
+
+    from .trained import export, load
+
+    def arg(text: str, metavar: str | None = None) -> Any:
+        return tyro.conf.arg(help=text, metavar=metavar)
+
+    fields = [
+        ("run", Annotated[tyro.conf.Positional[Path], arg("the folder of a finished run", "RUN")]),
+        ("out", Annotated[Path, arg("folder for the two files; new or empty")]),
+        ("seed", Annotated[int | None, arg("this seed alone")], None),
+        ("seeds", Annotated[str | None, arg("these seeds (0,1,5 or 2000-2031); None: all")], None),
+        (
+            "trust",
+            Annotated[tyro.conf.FlagCreatePairsOff[bool], arg("import your own task: older runs need it")],
+            False,
+        ),
+    ]
+    kind = dataclasses.make_dataclass("Export", fields, frozen=True)
+    said = parse(kind, args, "export", "Trained agents as two files that load and act without training code.")
+    if said.seed is not None and said.seeds is not None:
+        raise UsageError("--seed and --seeds: name one of them.")
+    chosen = None if said.seeds is None else seeds_from(said.seeds)
+    seeds = [said.seed] if said.seed is not None else list(range(chosen)) if isinstance(chosen, int) else chosen
+    made = load(export(said.run, said.out, seeds=seeds, trust=said.trust))
+    print(f"{made.method} on {made.task}, seeds {', '.join(map(str, made.seeds))}\n  {said.out}")
+    return 0
 
 
 # --- list, check, cite, doctor ----------------------------------------------------------------------------
@@ -709,6 +744,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "report": command_report,
     "verify": command_verify,
     "watch": command_watch,
+    "export": command_export,
     "list": command_list,
     "check": command_check,
     "cite": command_cite,

@@ -7,8 +7,10 @@ outside `jit` and `vmap`; `ensemble` replaces `vmap` over keys.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TypeVar
 
 import equinox as eqx
@@ -18,6 +20,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Shaped
 
+from ._errors import OutputError
 from ._types import PRNGKey
 
 Activation = Callable[[Array], Array]
@@ -39,6 +42,20 @@ def generator(key: Source) -> np.random.Generator:
             "build them eagerly (use curiax.nn.ensemble for several members) or use equinox.nn layers there."
         )
     return np.random.Generator(np.random.Philox(key=np.asarray(jax.random.key_data(key), np.uint64)))
+
+
+#: How many more parameters may be drawn, and the file that asks for them; None is no bound.
+_LEFT: ContextVar[tuple[int, str] | None] = ContextVar("parameters left", default=None)
+
+
+@contextlib.contextmanager
+def at_most(parameters: int, file: str) -> Iterator[None]:
+    """Refuse to draw many more parameters than this, so that no file asks for networks beyond its own size."""
+    before = _LEFT.set((parameters + (1 << 20), file))
+    try:
+        yield
+    finally:
+        _LEFT.reset(before)
 
 
 def torch_uniform(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
@@ -86,6 +103,12 @@ class Linear(eqx.Module):
         key: Source,
         init: Init = torch_uniform,
     ) -> None:
+        left = _LEFT.get()
+        if left is not None:
+            most, file = left
+            _LEFT.set((most - (inputs + 1) * outputs, file))
+            if most < (inputs + 1) * outputs:
+                raise OutputError(f"{file} asks for more parameters than it holds: a layer of {inputs} x {outputs}.")
         weight, bias = init(generator(key), inputs, outputs)
         self.weight = jnp.asarray(weight, jnp.float32)
         self.bias = jnp.asarray(bias, jnp.float32)

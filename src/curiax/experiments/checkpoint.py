@@ -15,7 +15,6 @@ Orbax's manager of steps is not used: arrays and digests must appear by one and 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -31,14 +30,11 @@ from typing import Any
 import numpy as np
 
 from .._errors import CheckpointError, CuriaxError, NonFiniteError, OutputError
+from .._files import digest, digest_of_json, read_json, write_whole
 
 FORMAT = "curiax-checkpoint-1"
 CHECKPOINTS, METRICS, ARRAYS, STEP = "checkpoints", "metrics", "arrays", "step.json"
-#: No `step.json` of ours comes near it: what is larger is not read at all.
-MOST_BYTES = 64 << 20
 STEP_NAME = re.compile(r"step-(\d{9,})")
-#: How an array's digest is written in a `step.json`.
-DIGEST_BYTES = 16
 
 HostMetrics = Mapping[str, np.ndarray]
 
@@ -58,11 +54,6 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     before, after = old.get("settings") or {}, new.get("settings") or {}
     names += [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-
-
-def digest(data: bytes | memoryview) -> str:
-    """A short digest of bytes."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def array_digest(array: np.ndarray) -> dict[str, Any]:
@@ -98,17 +89,6 @@ def synced(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A small file, there complete or not at all."""
-    fresh = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
-    try:
-        fresh.write_text(text)
-        synced(fresh)
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def discard(path: Path) -> None:
@@ -189,7 +169,7 @@ class Checkpoints:
                 "files": file_digests(stage / ARRAYS),
                 "metrics": self.segments,
             }
-            write_text(stage / STEP, sealed(body))
+            write_whole(stage / STEP, sealed(body))
             target = self.folder / step_name(snapshot.iteration)
             if target.exists():
                 discard(target)
@@ -296,26 +276,22 @@ def steps_in(folder: Path) -> list[Path]:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
-def sealed(body: Mapping[str, Any]) -> str:
-    """A JSON text that holds the digest of its own body."""
-    text = json.dumps(body, sort_keys=True, allow_nan=False)
-    return json.dumps({"format": FORMAT, "digest": digest(text.encode()), "body": text})
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """A JSON file that holds the digest of its own body."""
+    return json.dumps({"format": FORMAT, "digest": digest_of_json(body), "body": body}).encode()
 
 
 def unsealed(path: Path) -> dict[str, Any]:
     """The body of a `step.json`, whole and unchanged."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise CheckpointError(f"{path.name} is far too large")
-        outer = json.loads(path.read_bytes())
-        if not isinstance(outer, dict) or outer.get("format") != FORMAT:
-            raise CheckpointError(f"{path.name} is not of the format {FORMAT}")
-        text = outer["body"]
-        if digest(text.encode()) != outer["digest"]:
-            raise CheckpointError(f"{path.name} does not match its digest")
-        return json.loads(text)
-    except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        outer = read_json(path, "")
+    except OutputError as error:
         raise CheckpointError(f"{path.name} cannot be read ({reason(error)})") from None
+    if not isinstance(outer, dict) or outer.get("format") != FORMAT or not isinstance(outer.get("body"), dict):
+        raise CheckpointError(f"{path.name} is not of the format {FORMAT}")
+    if digest_of_json(outer["body"]) != outer.get("digest"):
+        raise CheckpointError(f"{path.name} does not match its digest")
+    return outer["body"]
 
 
 def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Snapshot, list[dict[str, Any]]]:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
+from .._files import digest
 from .checkpoint import CHECKPOINTS, difference, steps_in, synced
+from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics
 
 if TYPE_CHECKING:
     import polars
 
-FORMAT = "curiax-run-1"
-MANIFEST, METRICS = "manifest.json", "metrics.parquet"
+__all__ = ["FORMAT", "MANIFEST", "METRICS", "REMEDY", "read_manifest", "read_metrics"]
 #: In the name of the hidden folder that versions before 0.4 wrote a run to.
 UNFINISHED = ".partial-"
 LOCK, HOLDER = "lock", "holder.txt"
@@ -28,31 +29,6 @@ LOCK, HOLDER = "lock", "holder.txt"
 ATTEMPTS = 20
 #: What the folder of a run that is not finished may hold.
 OF_A_RUN = {CHECKPOINTS, METRICS, "agents.json", "agents.safetensors"}
-REMEDY = "remove the folder to run it again, or choose another --out."
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
-    try:
-        data = json.loads((folder / MANIFEST).read_text())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        return None
-    missing = sorted({"run_id", "identity", "experiment", "preset", "seconds"} - set(data))
-    if missing:
-        raise OutputError(f"{folder / MANIFEST} is damaged ({', '.join(missing)} missing): {REMEDY}")
-    return data
-
-
-def read_metrics(folder: Path) -> polars.DataFrame:
-    """The metrics table of a finished run."""
-    import polars
-
-    try:
-        return polars.read_parquet(folder / METRICS)
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise OutputError(f"{folder / METRICS} is damaged ({error}): {REMEDY}") from None
 
 
 def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -167,10 +143,11 @@ def written(where: Path) -> Iterator[None]:
 
 
 def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
-    """The two files of a run."""
+    """The two files of a run; the manifest holds digests of all its files that are there."""
     with written(stage):
         table.write_parquet(stage / METRICS)
-        text = json.dumps({"format": FORMAT, **manifest}, indent=2, ensure_ascii=False)
+        files = {path.name: digest(path.read_bytes()) for path in sorted(stage.iterdir()) if path.name in OF_A_RUN}
+        text = json.dumps({"format": FORMAT, **manifest, "files": files}, indent=2, ensure_ascii=False)
         (stage / MANIFEST).write_text(text + "\n")
 
 

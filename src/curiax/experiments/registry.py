@@ -41,7 +41,6 @@ class TaskEntry:
     cls: type[AbstractAnyTask]
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    gymnasium_id: str | None = None
     source: str = ""
 
 
@@ -67,37 +66,28 @@ METHODS: dict[str, MethodEntry] = {
 TASKS: dict[str, TaskEntry] = {
     entry.name: entry
     for entry in (
-        TaskEntry(
-            "mountain-car",
-            MountainCar,
-            "sparse continuous Mountain Car, coverage of (position, velocity)",
-            gymnasium_id="curiax/MountainCarSparse-v0",
-        ),
+        TaskEntry("mountain-car", MountainCar, "sparse continuous Mountain Car, coverage of (position, velocity)"),
         TaskEntry(
             "mountain-car-frozen",
             MountainCar,
             "Mountain Car with a noisy remote that freezes the car",
             {"remote.mode": "frozen"},
-            "curiax/MountainCarFrozen-v0",
         ),
         TaskEntry(
             "mountain-car-evolving",
             MountainCar,
             "Mountain Car with a noisy remote that lets the car drift",
             {"remote.mode": "evolving"},
-            "curiax/MountainCarEvolving-v0",
         ),
         TaskEntry(
             "half-cheetah",
             HalfCheetah,
             "MuJoCo's Half-Cheetah, coverage of (x-velocity, pitch velocity); needs curiax[mujoco]",
-            gymnasium_id="curiax/HalfCheetahSparse-v0",
         ),
         TaskEntry(
             "ant-maze",
             AntMaze,
             "MuJoCo's Ant in a C-shaped corridor, coverage of its seven cells; needs curiax[mujoco]",
-            gymnasium_id="curiax/AntMaze-v0",
         ),
     )
 }

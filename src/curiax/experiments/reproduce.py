@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .._errors import OutputError, UsageError, unknown
+from .._files import MOST_JSON, read_bytes
 from .options import RunOptions
 from .progress import AbstractProgress, Counted
 from .run import RunResult, run
@@ -98,7 +99,7 @@ def claim(out: Path) -> None:
                 f"{out} holds {entry.name}, which is not Curiax's: choose an empty or new folder for --out."
             )
     table = out / "table.json"
-    if table.exists() and '"suite"' not in table.read_text(errors="replace"):
+    if table.exists() and b'"suite"' not in read_bytes(table, MOST_JSON, "choose another --out."):
         raise OutputError(f"{table} was not written by Curiax: choose an empty or new folder for --out.")
 
 

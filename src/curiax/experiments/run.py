@@ -99,7 +99,7 @@ def run(
         done = folder.existing_run(where, plan.identity)
         if done is not None:
             folder.tidy_up(where)
-            return RunResult(plan, folder.read_metrics(where), done, where, True)
+            return RunResult(plan, folder.read_metrics(where, done), done, where, True)
         with folder.claimed(where, wait=options.wait) as checkpoints:
             if folder.read_manifest(where) is None:
                 store = Checkpoints(checkpoints, plan.identity, options.keep)
@@ -345,7 +345,8 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "iterations": plan.iterations,
         "coverage": plan.setup.loop.coverage,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
-        "command": shlex.join(sys.argv),
+        # What is no text would not survive the manifest.
+        "command": shlex.join(sys.argv).encode("utf-8", "replace").decode(),
         "versions": installed(plan),
         "platform": platform.platform(),
         **facts,

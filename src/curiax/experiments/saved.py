@@ -1,34 +1,44 @@
-"""What a finished run has learnt: every seed's policy, curiosity model and observation statistics, as plain tensors.
+"""What a finished run has learnt: every seed's policy, curiosity model and observation statistics.
 
-Two files beside the metrics: `agents.safetensors` holds the arrays, stacked over seeds and named by their place in the
-tree; `agents.json` says what they belong to. Nothing else is stored: the structure is built anew from the experiment,
-so reading executes no code but Curiax's own, or the user's where they say so.
+`exports.py` says how it lies on disk. Here it is made from a plan and from what was trained, and read back into the
+networks that training had: their structure is built anew from the experiment, so reading executes no code but Curiax's
+own, or the user's where they say so.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import importlib.metadata
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
+from pydantic import Field
 
 from .._errors import OutputError, UsageError
+from .._files import damaged
+from .._settings import signature
 from .._stats import Moments
-from ..agents.ppo import PPOState
+from .._types import Box, Spec
+from ..agents import PPO
+from ..agents.ppo import Policy, PPOState
 from ..curiosity import AbstractCuriosity
+from ..nn import at_most
 from ..train.batch import stack
 from ..train.loop import Stream
-from . import folder
+from . import exports, folder
+from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
+from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
 from .registry import METHODS, TASKS
 from .spec import Experiment, Plan, resolve
+from .tensors import filled, tensors
 
-FORMAT = "curiax-agents-1"
-AGENTS, TENSORS = "agents.json", "agents.safetensors"
+__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "foreign", "fresh", "networks", "read", "tensors", "write"]
 
 
 class Saved(eqx.Module):
@@ -64,93 +74,130 @@ def fresh(plan: Plan, seeds: tuple[int, ...]) -> Saved:
     return Saved(stack(agents), stack(models), stack(moments), seeds)
 
 
-def tensors(saved: Saved) -> dict[str, np.ndarray]:
-    """Every array by its name; random keys are left out, as they follow from the seed."""
-    found = jax.tree_util.tree_leaves_with_path(saved)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
-        for path, leaf in found
-        if eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    }
-
-
 def write(stage: Path, plan: Plan, saved: Saved) -> None:
     """The two files, into a folder that is there."""
-    import safetensors.numpy
+    with folder.written(stage):
+        exports.write(stage, described(plan, saved), tensors(saved))
 
-    arrays = {name: np.ascontiguousarray(array) for name, array in tensors(saved).items()}
-    about = {
+
+def described(plan: Plan, saved: Saved) -> dict[str, Any]:
+    """What `agents.json` says beside the tensors."""
+    loop, entry = plan.setup.loop, plan.method_entry
+    group = {name.partition(".")[2]: value for name, value in plan.settings.items() if name.startswith("method.")}
+    # A function cannot be written down; whoever reads takes the one that the method has by default.
+    plain = {name: value for name, value in group.items() if not callable(signature(entry.cls)[name][1])}
+    return {
         "format": FORMAT,
+        "curiax": plan.identity["curiax"],
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in ("jax", "equinox", "numpy", "safetensors")},
+        },
         "run_id": plan.run_id,
+        "task": plan.task_entry.name,
+        "method": entry.name,
         "experiment": plan.experiment.as_json(),
         "settings": dict(plan.settings),
-        "curiax": plan.identity["curiax"],
         "seeds": list(saved.seeds),
-        "tensors": {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
+        "spec": spec_said(plan.setup.task.spec),
+        "observations": {"normalised": loop.normalise_obs, "epsilon": loop.obs_epsilon, "clip": loop.obs_clip},
+        "policy": policy_said(saved.agent) if isinstance(plan.setup.agent, PPO) else {"kind": "uniform"},
+        "bonus": {"method": entry.name, "settings": plain, "action": loop.model_action},
     }
-    with folder.written(stage):
-        safetensors.numpy.save_file(arrays, stage / TENSORS, metadata={"format": FORMAT})
-        (stage / TENSORS).chmod(0o644)  # as the other files; safetensors writes for the owner alone
-        (stage / AGENTS).write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+
+
+def spec_said(spec: Spec) -> dict[str, Any]:
+    """The spaces as plain data; bounds that are infinite are none."""
+
+    def bounds(listed: Sequence[float] | None) -> list[float | None] | None:
+        return None if listed is None else [float(x) if math.isfinite(x) else None for x in listed]
+
+    action = (
+        {"kind": "box", "low": list(spec.action.low), "high": list(spec.action.high)}
+        if isinstance(spec.action, Box)
+        else {"kind": "discrete", "n": spec.action.n}
+    )
+    said = {**asdict(spec), "obs_shape": list(spec.obs_shape), "action": action}
+    return {**said, "obs_low": bounds(spec.obs_low), "obs_high": bounds(spec.obs_high)}
+
+
+def policy_said(policy: Policy) -> dict[str, Any]:
+    """The policy's layers by name."""
+    layers = [f"agent.actor.layers.{k}" for k in range(len(policy.actor.layers))]
+    deviation = None if policy.log_std is None else "agent.log_std"
+    return {"kind": "mlp", "activation": "tanh", "layers": [*layers, "agent.head"], "log_std": deviation}
+
+
+class OldTensor(Said):
+    """An array in format 1."""
+
+    shape: Annotated[list[Annotated[int, Field(ge=0, le=1 << 40)]], Field(max_length=16)]
+    dtype: Name
+
+
+class OldAbout(Said):
+    """What `agents.json` said in format 1, which was no export: it needs the manifest beside it, and the task."""
+
+    run_id: Name
+    experiment: Asked
+    settings: Settings
+    curiax: Name
+    seeds: Seeds
+    tensors: Annotated[dict[Name, OldTensor], Field(max_length=65_536)]
 
 
 def read(path: Path, *, trust: bool = False) -> tuple[Plan, Saved]:
-    """The plan of a finished run and what it has learnt; everything is checked before it is used.
+    """The plan of a finished run or an export, and what it has learnt; everything is checked before it is used.
 
     A run of a user's own `module:Class` is refused without `trust`: reading it imports their module.
     """
-    about = described(path)
-    plan = planned(path, about, trust)
-    arrays, seeds = loaded(path, about), tuple(about["seeds"])
-    if not seeds or any(seed not in plan.seeds or seeds.count(seed) > 1 for seed in seeds):
-        raise damaged(path / AGENTS, "its seeds are not those of its experiment")
-    return plan, filled(path, fresh(plan, seeds), arrays)
+    data, manifest = exports.described(path)
+    about: About | OldAbout
+    if data["format"] == FORMAT:
+        about = exports.about_of(path, data)
+    else:
+        about = checked(OldAbout, data, lambda why: damaged(path / AGENTS, why, REMEDY))
+        if manifest is None:
+            raise OutputError(f"{path} is not a finished run: no {folder.MANIFEST} of Curiax in it.")
+    plan = planned(path, data, trust)
+    seeds = tuple(about.seeds)
+    if any(seed not in plan.seeds or seeds.count(seed) > 1 for seed in seeds):
+        raise damaged(path / AGENTS, "its seeds are not those of its experiment", REMEDY)
+    if isinstance(about, About):
+        if data["spec"] != spec_said(plan.setup.task.spec):
+            raise OutputError(f"{path} was trained on another task: {about.task!r} has other spaces here.")
+        arrays = exports.tensors_of(path, about, manifest)
+    else:
+        arrays = old_tensors(path, about, manifest)
+    with at_most(sum(array.size for array in arrays.values()), str(path)):
+        skeleton = fresh(plan, seeds)
+    return plan, filled(path / TENSORS, skeleton, arrays)
 
 
-def damaged(file: Path, why: str) -> OutputError:
-    """An error about a file that is not what was written."""
-    return OutputError(f"{file} is damaged: {why}. Remove its folder and run the experiment again.")
-
-
-def described(path: Path) -> dict[str, Any]:
-    """`agents.json`, its fields there and of the right kind."""
-    manifest = folder.read_manifest(path)
-    if manifest is None:
-        raise OutputError(f"{path} is not a finished run: no {folder.MANIFEST} of Curiax in it.")
-    if not (path / AGENTS).exists():
-        raise OutputError(
-            f"{path} holds no trained agents: it was run before Curiax kept them. Remove the folder and run it again: "
-            f"{manifest.get('command', 'curiax run ...')}"
-        )
-    try:
-        about = json.loads((path / AGENTS).read_text())
-    except (OSError, ValueError) as error:
-        raise damaged(path / AGENTS, str(error)) from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        tag = about.get("format") if isinstance(about, dict) else None
-        raise OutputError(f"{path / AGENTS} has the format {tag!r}; this version of Curiax reads {FORMAT!r}.")
-    kinds = {"run_id": str, "experiment": dict, "settings": dict, "curiax": str, "seeds": list, "tensors": dict}
-    for name, kind in kinds.items():
-        if not isinstance(about.get(name), kind):
-            raise damaged(path / AGENTS, f"{name} is missing or not a {kind.__name__}")
-    if about["run_id"] != manifest["run_id"]:
-        raise OutputError(f"{path / AGENTS} belongs to another run ({about['run_id']}, not {manifest['run_id']}).")
-    return about
+def old_tensors(path: Path, about: OldAbout, manifest: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+    """The arrays of format 1, as its description lists them."""
+    # No type of number has more than eight bytes.
+    most = sum(8 * math.prod(tensor.shape) for tensor in about.tensors.values()) + exports.HEADER
+    arrays = exports.unpacked(path / TENSORS, read_listed(path, TENSORS, manifest, most))
+    told = {name: (tensor.shape, tensor.dtype) for name, tensor in about.tensors.items()}
+    exports.refuse_other_names(path / TENSORS, arrays, told)
+    return arrays
 
 
 def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
     """The plan of the run, if its classes may be imported and still mean what they meant."""
     said = about["experiment"]
-    kinds = {"task": str, "method": str, "label": str, "settings": dict}
-    for name, kind in kinds.items():
-        if not isinstance(said.get(name), kind):
-            raise damaged(path / AGENTS, f"its experiment has no {name}")
     others = foreign(said)
     if others and not trust:
         raise UsageError(
             f"{path} was trained with {others[0]!r}, which is not Curiax's: reading it imports and runs that code. If "
             "you trust it, add --trust (in Python: trust=True)."
         )
+    most = sum(math.prod(tensor["shape"]) for tensor in about["tensors"].values())
+    for name, value in said["settings"].items():
+        # Noise is part of the observation, and its bounds are listed one by one.
+        if name.startswith("remote.") and isinstance(value, int) and value > most:
+            raise damaged(path / AGENTS, f"{name} is larger than all of its tensors", REMEDY)
     try:
         plan = resolve(Experiment.from_json(said))
     except (UsageError, TypeError, ValueError) as error:
@@ -175,52 +222,3 @@ def foreign(said: Mapping[str, Any]) -> list[str]:
     # `module:ID` as a setting makes Gymnasium import the module.
     modules = [value for value in said["settings"].values() if isinstance(value, str) and ":" in value]
     return [name for name in classes if not ours(name)] + modules
-
-
-def loaded(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays, as `agents.json` lists them."""
-    import safetensors
-    import safetensors.numpy
-
-    try:
-        arrays = safetensors.numpy.load((path / TENSORS).read_bytes())
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise damaged(path / TENSORS, str(error)) from None
-    found = {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in arrays.items()}
-    if found != about["tensors"]:
-        names = sorted({*found, *about["tensors"]})
-        name = next(name for name in names if found.get(name) != about["tensors"].get(name))
-        here, there = told(found, name), told(about["tensors"], name)
-        raise damaged(path / TENSORS, f"{name} is {here}, where {AGENTS} says {there}")
-    return arrays
-
-
-def told(listed: Mapping[str, Any], name: str) -> str:
-    """A tensor's entry in words."""
-    entry = listed.get(name)
-    return f"{entry.get('dtype')}{entry.get('shape')}" if isinstance(entry, Mapping) else "missing"
-
-
-def filled(path: Path, skeleton: Saved, arrays: Mapping[str, np.ndarray]) -> Saved:
-    """The skeleton with these arrays in it, each of the shape and type that it has there."""
-    expected = tensors(skeleton)
-    for name in sorted({*expected, *arrays}):
-        if name not in arrays:
-            raise damaged(path / TENSORS, f"{name} is missing")
-        if name not in expected:
-            raise damaged(path / TENSORS, f"{name} has no place in the networks of this experiment")
-        wanted, array = expected[name], arrays[name]
-        if (wanted.shape, wanted.dtype) != (array.shape, array.dtype):
-            raise damaged(
-                path / TENSORS,
-                f"{name} is {array.dtype}{list(array.shape)}, the experiment's is {wanted.dtype}{list(wanted.shape)}",
-            )
-        # A constant of a method may be infinite on purpose; what was finite at first must be finite still.
-        if not np.all(np.isfinite(array) | ~np.isfinite(wanted)):
-            raise damaged(path / TENSORS, f"{name} holds NaN or infinity")
-
-    def put(path: Any, leaf: Any) -> Any:
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        return jnp.asarray(arrays[name]) if name in expected else leaf
-
-    return jax.tree_util.tree_map_with_path(put, skeleton)

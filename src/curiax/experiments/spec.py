@@ -60,6 +60,8 @@ class Experiment:
             object.__setattr__(self, "steps", int(self.steps))
         if not isinstance(self.preset, str):
             raise UsageError(f"preset = {self.preset!r}: must be one of {', '.join(PRESETS)}.")
+        if not isinstance(self.label, str):
+            raise UsageError(f"label = {self.label!r}: must be text.")
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
             raise UsageError(f"settings = {self.settings!r}: must map dotted names to values, as {{'ppo.clip': 0.1}}.")
         # Plain data from the start, so that nothing fails when the manifest is written.
@@ -146,7 +148,10 @@ def plain(name: str, value: Any) -> Any:
             return thing.tolist()
         raise UsageError(f"{name} = {thing!r}: settings must be plain data: numbers, text, lists.")
 
-    return json.loads(json.dumps(value, default=describe))
+    try:
+        return json.loads(json.dumps(value, default=describe, allow_nan=False))
+    except (ValueError, RecursionError):
+        raise UsageError(f"{name} = {value!r}: must be a finite number, text, or a list of such.") from None
 
 
 def seed_list(seeds: int | Iterable[int]) -> tuple[int, ...]:

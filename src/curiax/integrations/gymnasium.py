@@ -15,19 +15,7 @@ import numpy as np
 
 from .._types import Box
 from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask
-from ..experiments.registry import TASKS
 from ..experiments.spec import Experiment, resolve
-
-
-def register() -> None:
-    """Tell Gymnasium about every task that has a Gymnasium id."""
-    for entry in TASKS.values():
-        if entry.gymnasium_id is not None and entry.gymnasium_id not in gymnasium.registry:
-            gymnasium.register(
-                entry.gymnasium_id,
-                entry_point="curiax.integrations.gymnasium:TaskEnv",
-                kwargs={"task": entry.name},
-            )
 
 
 class TaskEnv(gymnasium.Env[np.ndarray, Any]):

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import OutputError
+from .._files import read_bytes, read_json
 from ..experiments.folder import written
 from . import claims, record
 from .assemble import assemble, distinct
 from .charts import headline
 from .content import Content
 from .page import page
-from .record import RECORD, Heading, Record
+from .record import RECORD, REMEDY, Heading, Record
 from .table import Row, as_json, rows
 
+#: Bytes of a report or a README to compare with.
+MOST_PAGE = 256 << 20
 TABLE, REPORT, FIGURES, README = "table.json", "report.html", "figures", "README.md"
 
 
@@ -110,9 +113,9 @@ def kept_in(folder: Path) -> list[Path]:
 def verify(folder: Path) -> tuple[int, list[str]]:
     """Recompute the table from the stored curves: how many rows there are, and every difference found."""
     try:
-        told = json.loads((folder / TABLE).read_text())
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{folder} has no readable {TABLE} ({error}): name a folder of `curiax reproduce`.") from None
+        told = read_json(folder / TABLE, "name a folder of `curiax reproduce`.")
+    except OutputError as error:
+        raise OutputError(f"{folder} has no readable {TABLE}: {error}") from None
     if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
         raise OutputError(f"{folder / TABLE} was not written by `curiax reproduce`: it has no rows.")
     heading, kept = record.read_heading(folder / RECORD), distinct(record.load(folder / RECORD))
@@ -124,16 +127,22 @@ def verify(folder: Path) -> tuple[int, list[str]]:
         f"{name} is {told.get(name)!r} in {TABLE}." for name in ("suite", "command") if told.get(name) != fresh[name]
     ]
     for name in (README, REPORT):
-        if (folder / name).exists() and (folder / name).read_text(encoding="utf-8") != made[name]:
+        if (folder / name).exists() and read_bytes(folder / name, MOST_PAGE, REMEDY) != made[name].encode():
             found.append(f"{name} is not what the stored curves give.")
     return len(fresh["rows"]), found
+
+
+def said(entry: dict[str, Any], name: str) -> str | None:
+    """A word of an entry of `table.json`; None for what is no word."""
+    word = entry.get(name)
+    return word if isinstance(word, str) else None
 
 
 def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[str]:
     """Differences between the rows as kept and as recomputed."""
 
     def key(row: Any) -> tuple[Any, ...]:
-        return tuple(row.get(name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
+        return tuple(said(row, name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
 
     kept, found = {key(row): row for row in told}, []
     if len(kept) != len(told):
@@ -152,8 +161,8 @@ def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[s
 
 def compare_claims(told: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
     """Differences between the verdicts on claims as kept and as recomputed."""
-    claims = told.get("claims")
-    kept = {c.get("claim"): c.get("verdict") for c in claims if isinstance(c, dict)} if isinstance(claims, list) else {}
+    claims = told.get("claims") if isinstance(told.get("claims"), list) else []
+    kept = {said(claim, "claim"): claim.get("verdict") for claim in claims or () if isinstance(claim, dict)}
     made = {c["claim"]: c["verdict"] for c in fresh["claims"]}
     return [
         f"claim {name!r}: {kept.get(name)!r} in {TABLE}, {made.get(name)!r} from the curves."

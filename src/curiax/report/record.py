@@ -12,13 +12,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from .._errors import OutputError
+from .._files import damaged, read_bytes, read_json
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
+from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
 from ..experiments.registry import METHODS, TASKS
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 FORMAT, RECORD = "curiax-record-1", "record"
 RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
+REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 #: At most so many points of a curve and moments of a map: what a figure can show.
 POINTS, MOMENTS = 100, 12
 KEPT = ("coverage/", "reachable/", "noise/", "bonus/mean", "bonus/border_share", "bonus/scale", "probe/")
@@ -194,7 +198,7 @@ def read_run(path: Path) -> Record | None:
     if manifest is None:
         return None
     check_facts(path, manifest)
-    table = folder.read_metrics(path)
+    table = folder.read_metrics(path, manifest)
     check_complete(path, manifest, table)
     return condense(manifest, table)
 
@@ -209,6 +213,8 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
 
     if not {"seed", "iteration", "step"} <= set(table.columns) or table.height != expected:
         raise refuse(f"{folder.METRICS} has {table.height} rows where its manifest says {expected}")
+    if any(not table[name].dtype.is_integer() or table[name].null_count() for name in ("seed", "iteration", "step")):
+        raise refuse(f"the seeds, iterations or steps of {folder.METRICS} are no whole numbers")
     ordered = table.sort("seed", "iteration")
     if ordered["seed"].to_list() != [seed for seed in sorted(seeds) for _ in range(iterations)]:
         raise refuse(f"the seeds of {folder.METRICS} are not its manifest's")
@@ -217,7 +223,20 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
     if not counted or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
         raise refuse(f"the iterations and steps of {folder.METRICS} are not those of a run")
     for name in table.columns:
-        if name.startswith(KEPT) and not np.isfinite(table[name].to_numpy()).all():
+        kind, _, grid = name.partition("/")
+        if not name.startswith((*KEPT, "occupancy/", "paid/")):
+            continue
+        values = table[name].to_numpy()
+        known = (
+            next((g for g in manifest["grids"] if g["name"] == grid), None) if kind in ("occupancy", "paid") else None
+        )
+        if values.dtype.kind not in "fiu" or values.ndim != (2 if kind in ("probe", "occupancy", "paid") else 1):
+            raise refuse(f"{name} in {folder.METRICS} is no {'map' if values.ndim == 1 else 'curve'} of numbers")
+        if (known and values.ndim == 2 and values.shape[1] != math.prod(known["shape"])) or 0 in values.shape:
+            raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
+        if kind == "occupancy" and (f"paid/{grid}" not in table.columns or (values < 0).any()):
+            raise refuse(f"{name} in {folder.METRICS} is no count of visits, or what was paid for them is missing")
+        if not np.isfinite(values).all():
             raise refuse(f"{name} in {folder.METRICS} is not finite everywhere")
 
 
@@ -231,19 +250,14 @@ def check_facts(path: Path, facts: Any) -> None:
         raise OutputError(
             f"{path} was made by Curiax {version}, whose runs lack {', '.join(missing)}: run it again to report on it."
         )
-    wanted = {"identity": {"task", "method", "seeds", "settings"}, "experiment": {"task", "method", "settings"}}
-    wanted |= {"seconds": {"start", "train"}}
-    fine = all(isinstance(told[name], dict) and keys <= set(told[name]) for name, keys in wanted.items())
-    grids = told["grids"]
-    fine = fine and isinstance(told["iterations"], int) and isinstance(grids, list)
-    fine = fine and all(isinstance(grid, dict) and {"name", "axes", "shape", "rule"} <= set(grid) for grid in grids)
-    fine = fine and isinstance(told["identity"]["seeds"], list)
-    lost = told.get("lost") or {}
-    fine = fine and isinstance(lost, dict) and set(lost) <= set(map(str, told["identity"]["seeds"]))
-    if fine and not finished(told):
-        raise OutputError(f"{path} lost every seed ({'; '.join(map(str, lost.values()))}): there is nothing to report.")
-    if not fine:
-        raise OutputError(f"{path} is damaged: its facts are not those of a run; {folder.REMEDY}")
+    checked(
+        Manifest,
+        told,
+        lambda why: OutputError(f"{path} is damaged: its facts are not those of a run ({why}); {folder.REMEDY}"),
+    )
+    if not finished(told):
+        lost = "; ".join(map(str, told["lost"].values()))
+        raise OutputError(f"{path} lost every seed ({lost}): there is nothing to report.")
 
 
 def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
@@ -291,16 +305,25 @@ def compact(values: np.ndarray) -> np.ndarray:
     return np.where(finite, rounded, np.asarray(values, np.float32)).astype(np.float32)
 
 
+class HeadingSaid(Said):
+    """A heading in `runs.json`."""
+
+    title: Text = ""
+    lead: Text = ""
+    suite: Text = ""
+    reference: Text = ""
+    command: Text = ""
+    remarks: Annotated[list[Text], Field(max_length=4096)] = []  # noqa: RUF012
+
+
 def read_runs(path: Path) -> dict[str, Any]:
     """What `runs.json` holds."""
-    try:
-        data = json.loads((path / RUNS).read_text())
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} is not a complete record ({error}).") from None
+    data = read_json(path / RUNS, REMEDY)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise OutputError(f"{path / RUNS} is not a record of this version (its format is not {FORMAT}).")
     if not isinstance(data.get("runs"), list) or not isinstance(data.get("heading"), dict):
         raise OutputError(f"{path / RUNS} is damaged: it names no runs.")
+    checked(HeadingSaid, data["heading"], lambda why: damaged(path / RUNS, f"heading: {why}", REMEDY))
     for facts in data["runs"]:
         check_facts(path / RUNS, facts)
     return data
@@ -308,10 +331,26 @@ def read_runs(path: Path) -> dict[str, Any]:
 
 def read_heading(path: Path) -> Heading:
     """What the record's page is called."""
-    data = read_runs(path)["heading"]
-    words = {field.name: str(data.get(field.name, "")) for field in fields(Heading) if field.name != "remarks"}
-    remarks = data.get("remarks")
-    return Heading(**words, remarks=tuple(map(str, remarks)) if isinstance(remarks, list) else ())
+    said = HeadingSaid.model_validate(read_runs(path)["heading"])
+    words = {field.name: getattr(said, field.name) for field in fields(Heading) if field.name != "remarks"}
+    return Heading(**words, remarks=tuple(said.remarks))
+
+
+def read_parquet(file: Path, schema: Mapping[str, Any]) -> polars.DataFrame:
+    """A table of a record that begins with these columns, none of their values missing."""
+
+    def refuse(why: str) -> OutputError:
+        return OutputError(f"{file.parent} is not a complete record ({file.name}: {why}): {REMEDY}")
+
+    try:
+        table = read_table(read_bytes(file, MOST_TABLE, REMEDY), refuse)
+    except OutputError as error:
+        raise refuse(str(error)) from None
+    if table.height and {name: table.schema.get(name) for name in schema} != dict(schema):
+        raise refuse("its columns are not those of a record")
+    if any(table[name].null_count() for name in schema if name in table.columns):
+        raise refuse("some of its values are missing")
+    return table
 
 
 def load(path: Path) -> list[Record]:
@@ -319,30 +358,54 @@ def load(path: Path) -> list[Record]:
     import polars as pl
 
     data = read_runs(path)
-    try:
-        curves, maps = pl.read_parquet(path / CURVES), pl.read_parquet(path / MAPS)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise OutputError(f"{path} is not a complete record ({error}).") from None
+    keys = {"run": pl.Int16(), "step": pl.Int64()}
+    curves = read_parquet(path / CURVES, {**keys, "seed": pl.Int64()})
+    maps = read_parquet(path / MAPS, {**keys, "map": pl.String(), "values": pl.List(pl.Float32())})
     records = []
     for number, facts in enumerate(data["runs"]):
-        own = curves.filter(pl.col("run") == number)
+        own = curves.filter(pl.col("run") == number) if curves.height else curves
         seeds = finished(facts)
         if own.height == 0 or own.height % len(seeds) or own["seed"].unique(maintain_order=True).to_list() != seeds:
             raise OutputError(f"{path} is damaged: the curves of run {number} are not those of its seeds.")
-        steps = own["step"].to_numpy()[: own.height // len(seeds)]
         names = [name for name in own.columns[3:] if not own[name].is_null().any()]
-        found = maps.filter(pl.col("run") == number)
+        found = maps.filter(pl.col("run") == number) if maps.height else maps
         kinds = {name: found.filter(pl.col("map") == name) for name in found["map"].unique(maintain_order=True)}
-        records.append(
-            Record(
-                facts,
-                steps,
-                {name: own[name].to_numpy().reshape(len(seeds), -1) for name in names},
-                next(iter(kinds.values()))["step"].to_numpy() if kinds else np.array([], np.int64),
-                {name: np.array(frame["values"].to_list(), np.float32) for name, frame in kinds.items()},
-            )
+        made = Record(
+            facts,
+            own["step"].to_numpy()[: own.height // len(seeds)],
+            {name: own[name].to_numpy().reshape(len(seeds), -1) for name in names},
+            next(iter(kinds.values()))["step"].to_numpy() if kinds else np.array([], np.int64),
+            {name: matrix(path, name, frame["values"]) for name, frame in kinds.items()},
         )
+        check_record(path, number, made, own)
+        records.append(made)
     return records
+
+
+def matrix(path: Path, name: str, rows: polars.Series) -> np.ndarray:
+    """The moments of a map `[M, cells]`."""
+    if rows.list.len().n_unique() != 1:
+        raise OutputError(f"{path} is damaged: the map {name!r} has rows of different lengths.")
+    return np.array(rows.to_list(), np.float32)
+
+
+def check_record(path: Path, number: int, made: Record, own: polars.DataFrame) -> None:
+    """Refuse curves and maps that are not those of one run: as long as each other, finite, on the run's grids."""
+    seeds = len(made.seeds)
+    points = own["step"].to_numpy().reshape(seeds, -1)
+    order = own["seed"].to_numpy().reshape(seeds, -1)
+    fine = (points == points[0]).all() and (np.diff(points[0], prepend=0) > 0).all()
+    fine = fine and (order == np.array(made.seeds)[:, None]).all()
+    fine = fine and all(values.dtype == np.float32 and np.isfinite(values).all() for values in made.curves.values())
+    fine = fine and (np.diff(made.moments, prepend=0) > 0).all()
+    for name, values in made.maps.items():
+        kind, _, grid = name.partition("/")
+        known = made.grid(grid)
+        fine = fine and len(values) == len(made.moments) and values.shape[1] > 0
+        fine = fine and (known is None or kind == "probe" or values.shape[1] == math.prod(known["shape"]))
+        fine = fine and not np.isinf(values).any() and (kind == "paid" or bool(np.isfinite(values).all()))
+    if not fine:
+        raise OutputError(f"{path} is damaged: the curves or maps of run {number} are not those of a run.")
 
 
 def gather(paths: Sequence[Path]) -> tuple[list[Record], tuple[str, ...]]:

@@ -52,13 +52,13 @@ def watch(
     trust: bool = False,
     tell: Tell = lambda what, done, total: None,
 ) -> Watched:
-    """Film a trained agent of a finished run, as mp4 or gif.
+    """Film a trained agent of a finished run or an export, as mp4 or gif.
 
     The policy and the statistics of observations are as training left them; the bonus is the model's raw one. The
     same arguments give the same film.
 
     Args:
-        run: the run's folder.
+        run: the run's folder, or that of an export.
         seed: which of its seeds; None is the first.
         out: the film's file; None is `watch-seed<k>.mp4` in the run's folder.
         steps: at most so many steps; None is as many as the episodes have.
@@ -105,17 +105,25 @@ def check_request(out: Any, steps: Any, episodes: Any, fps: Any, size: tuple[int
 
 def refuse_others(where: Path) -> None:
     """Say what there is where the folder is no run, but holds some."""
-    if folder.read_manifest(where) is not None:
+    if folder.read_manifest(where) is not None or (where / saved.AGENTS).exists():
         return
     if not where.is_dir():
         raise OutputError(
             f"{where} is not a folder of a run{', but a file' if where.exists() else ': it is not there'}."
         )
     below = sorted(path.parent for pattern in ("*", "runs/*") for path in where.glob(f"{pattern}/{folder.MANIFEST}"))
-    runs = [path for path in below if not path.name.startswith(".") and folder.read_manifest(path) is not None]
+    runs = [path for path in below if not path.name.startswith(".") and readable(path)]
     if runs:
         shown = [*(f"\n  {path}" for path in runs[:20]), *(["\n  ..."] if len(runs) > 20 else [])]
         raise OutputError(f"{where} holds {len(runs)} run{'s' * (len(runs) > 1)}; name one to watch:{''.join(shown)}")
+
+
+def readable(path: Path) -> bool:
+    """Whether a folder is a run that could be watched."""
+    try:
+        return folder.read_manifest(path) is not None
+    except OutputError:
+        return False
 
 
 def limits(plan: Plan, steps: int | None, episodes: int | None) -> tuple[int, int]:

@@ -1,0 +1,238 @@
+"""Reading a finished run: what its manifest must say, and the table of metrics that it promises."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .._errors import OutputError
+from .._files import damaged, digest, read_bytes, read_json
+
+if TYPE_CHECKING:
+    import polars
+
+FORMAT = "curiax-run-1"
+MANIFEST, METRICS = "manifest.json", "metrics.parquet"
+REMEDY = "remove the folder to run it again, or choose another --out."
+#: Bytes of a table, packed and unpacked: far above what the longest runs leave.
+MOST_TABLE, MOST_UNPACKED = 4 << 30, 16 << 30
+
+Name = Annotated[str, Field(min_length=1, max_length=512)]
+Text = Annotated[str, Field(max_length=65_536)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seeds = Annotated[list[Seed], Field(min_length=1, max_length=65_536)]
+Settings = Annotated[dict[Name, Any], Field(max_length=4096)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Seconds = Annotated[float, Field(ge=0, lt=1e12)]
+Number = Annotated[float, Field(gt=-1e30, lt=1e30)]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Said(BaseModel):
+    """Part of a file: the fields below are of these very types; others may be there, from other versions."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class Identity(Said):
+    """What decides a run's result."""
+
+    task: Name
+    method: Name
+    seeds: Seeds
+    steps: Annotated[int, Field(ge=1)] | None = None
+    settings: Settings
+    source: Text = ""
+    curiax: Name = "an unknown version"
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Identity:
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError("a seed occurs twice")
+        return self
+
+
+class Asked(Said):
+    """An experiment as it was said."""
+
+    task: Name
+    method: Name
+    settings: Settings
+    seeds: Seeds | None = None
+    steps: Annotated[int, Field(ge=1)] | None
+    preset: Name = "paper-code"
+    label: Text = ""
+
+
+class AxisSaid(Said):
+    """An axis of a grid."""
+
+    name: Text
+    low: Number
+    high: Number
+    parts: Annotated[int, Field(ge=1, le=1_000_000)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> AxisSaid:
+        if not self.low < self.high:
+            raise ValueError("low is not below high")
+        return self
+
+
+class GridSaid(Said):
+    """A grid for readers that do not have the task."""
+
+    name: Name
+    axes: Annotated[list[AxisSaid], Field(min_length=1, max_length=16)]
+    rule: Literal["floor", "ceil"]
+    shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=16)]
+    nominal: Annotated[int, Field(ge=1)]
+    reachable: Annotated[int, Field(ge=1)] | None = None
+    closed: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GridSaid:
+        if self.shape != [axis.parts + (self.rule == "ceil") for axis in self.axes]:
+            raise ValueError("shape is not that of the axes")
+        size = 1
+        for side in self.shape:
+            size *= side
+        if size > 10_000_000 or any(cell >= size for cell in self.closed or ()) or self.nominal > size:
+            raise ValueError("its cells do not fit its shape")
+        return self
+
+
+class SecondsSaid(Said):
+    """How long a run took."""
+
+    start: Seconds
+    train: Seconds
+    cpu: Seconds = 0.0
+
+
+class Manifest(Said):
+    """What a run says of itself; fields with a default are missing in runs of early versions."""
+
+    run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
+    identity: Identity
+    experiment: Asked
+    preset: Name
+    seconds: SecondsSaid
+    iterations: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    coverage: Name | None = None
+    grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
+    command: Text | None = None
+    versions: Annotated[dict[Name, Text], Field(max_length=256)] | None = None
+    platform: Text | None = None
+    devices: Annotated[list[Text], Field(max_length=65_536)] | None = None
+    started: Text | None = None
+    lost: dict[Name, Text] | None = None
+    #: Digests of the files beside the manifest; early versions have none.
+    files: Annotated[dict[Name, Digest], Field(max_length=64)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Manifest:
+        if not set(self.lost or ()) <= set(map(str, self.identity.seeds)):
+            raise ValueError("a lost seed is not one of its seeds")
+        names = [grid.name for grid in self.grids or ()]
+        if len(set(names)) != len(names):
+            raise ValueError("a grid occurs twice")
+        return self
+
+
+def complaint(error: ValidationError) -> str:
+    """The first things that are wrong, and where."""
+    told = []
+    for each in error.errors(include_url=False, include_input=False, include_context=False)[:3]:
+        place = ".".join(str(part)[:80] for part in each["loc"])
+        told.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
+    return "; ".join(told)
+
+
+def checked(model: type[Model], data: Any, refuse: Callable[[str], OutputError]) -> Model:
+    """Plain data as the model has it, or the error that `refuse` makes of what is wrong."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise refuse(complaint(error)) from None
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
+    file = folder / MANIFEST
+    if not file.exists():
+        return None
+    data = read_json(file, REMEDY)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        return None
+    checked(Manifest, data, lambda why: damaged(file, why, REMEDY))
+    return data
+
+
+def read_listed(folder: Path, name: str, manifest: Mapping[str, Any] | None, most: int) -> bytes:
+    """A file of a run, whose digest is the manifest's where it has one."""
+    data = read_bytes(folder / name, most, REMEDY)
+    listed = ((manifest or {}).get("files") or {}).get(name)
+    if listed is not None and digest(data) != listed:
+        raise damaged(folder / name, f"its digest is not the one in {MANIFEST}", REMEDY)
+    return data
+
+
+def read_metrics(folder: Path, manifest: Mapping[str, Any] | None = None) -> polars.DataFrame:
+    """The metrics table of a finished run, with as many rows as its manifest promises."""
+    said = read_manifest(folder) if manifest is None else manifest
+    data = read_listed(folder, METRICS, said, MOST_TABLE)
+    lost = (said or {}).get("lost") or {}
+    rows = None
+    if said is not None and said.get("iterations"):
+        rows = (len(said["identity"]["seeds"]) - len(lost)) * said["iterations"]
+    return read_table(data, lambda why: damaged(folder / METRICS, why, REMEDY), rows=rows, promised="its manifest says")
+
+
+def read_table(
+    data: bytes, refuse: Callable[[str], OutputError], *, rows: int | None = None, promised: str = "are expected"
+) -> polars.DataFrame:
+    """A Parquet table; its footer is read first, and a size that was not promised is refused before the rest."""
+    import polars as pl
+
+    # Polars reports some damage as a panic, which is no `Exception`.
+    failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError)
+    try:
+        lazy = pl.scan_parquet(io.BytesIO(data))
+        schema = lazy.collect_schema()
+        height = lazy.select(pl.len()).collect().item()
+        found = sum(width(kind) for kind in schema.values()) * height
+    except failures as error:
+        raise refuse(first_line(error)) from None
+    if rows is not None and height != rows:
+        raise refuse(f"it has {height:,} rows where {promised} {rows:,}")
+    if found > MOST_UNPACKED:
+        raise refuse(f"unpacked it would take {found:,} bytes")
+    try:
+        table = pl.read_parquet(io.BytesIO(data))
+    except failures as error:
+        raise refuse(first_line(error)) from None
+    if table.height != height or table.schema != schema:
+        raise refuse("its rows are not those that its footer lists")
+    return table
+
+
+def width(kind: Any) -> int:
+    """Bytes of a value in memory; lists count by their own, as their lengths are not known before they are read."""
+    import polars as pl
+
+    if isinstance(kind, pl.Array):
+        return max(1, kind.size) * width(kind.inner)
+    plain = kind.is_integer() or kind.is_float() or kind in (pl.Boolean, pl.String, pl.Null)
+    if not plain and not isinstance(kind, pl.List):
+        raise ValueError(f"a column is {kind}")
+    return 8
+
+
+def first_line(error: BaseException) -> str:
+    """An error's own words, without its traceback."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,269 @@
+"""Trained agents away from training: `curiax.load` reads a run or an export, acts in NumPy, and pays bonuses.
+
+Acting imports neither JAX nor anything of Curiax's training; the bonus needs JAX, because a method is written in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._errors import CuriaxError, OutputError, UsageError
+from ._files import damaged
+from .experiments import exports
+from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid
+
+if TYPE_CHECKING:
+    from ._types import Spec
+
+
+def load(path: str | Path, *, seed: int | None = None, trust: bool = False) -> Trained:
+    """A trained agent of a run's folder or of an export, ready to act.
+
+    Every file is checked before it is used: a flipped bit is found and named.
+
+    Args:
+        path: the folder.
+        seed: which of its seeds; None is the first.
+        trust: import a user's own method for `bonus` (and, for runs of Curiax before 0.4, their task for anything).
+    """
+    about, arrays = opened(Path(path), trust)
+    row = exports.chosen(about, None if seed is None else [whole(seed)])[0]
+    mine = {name: array[row, ...] for name, array in arrays.items()}
+    check_policy(Path(path), about, mine)
+    return Trained(about.seeds[row], Path(path), trust, about, mine)
+
+
+def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = None, trust: bool = False) -> Path:
+    """Write a run's trained agents, or some of its seeds, into a folder of their own: two files that need no others.
+
+    Args:
+        path: the run's folder, or another export.
+        out: a folder that is new or empty.
+        seeds: which of its seeds; None is all.
+        trust: import a user's own task, which only runs of Curiax before 0.4 need.
+    """
+    about, arrays = opened(Path(path), trust)
+    if seeds is not None and (not seeds or len(set(map(whole, seeds))) != len(seeds)):
+        raise UsageError(f"seeds = {list(seeds)}: name at least one seed, and each once.")
+    rows = exports.chosen(about, seeds)
+    target = Path(out)
+    body = about.model_dump(exclude={"tensors", "file"}) | {"seeds": [about.seeds[row] for row in rows]}
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        if any(target.iterdir()):
+            raise OutputError(f"{target} is not empty: choose a new folder for --out.")
+        exports.write(target, body, {name: array[rows] for name, array in arrays.items()})
+    except OSError as error:
+        raise OutputError(f"cannot write to {target}: {error.strerror or error}. Choose another --out.") from None
+    return target
+
+
+def opened(path: Path, trust: bool) -> tuple[About, dict[str, np.ndarray]]:
+    """The description and the arrays of all seeds, of either format."""
+    if not path.is_dir():
+        there = ", but a file" if path.exists() else ": it is not there"
+        raise OutputError(f"{path} is not a folder of a run or an export{there}.")
+    data, manifest = exports.described(path)
+    if data["format"] == exports.FORMAT:
+        about = exports.about_of(path, data)
+        return about, exports.tensors_of(path, about, manifest)
+    # Format 1 does not say what the spaces are: only the task knows, so everything is built anew.
+    from .experiments import saved
+
+    plan, learnt = saved.read(path, trust=trust)
+    arrays = saved.tensors(learnt)
+    listed = {
+        name: {"shape": list(array.shape), "dtype": array.dtype.name, "blake2b": "0" * 32}
+        for name, array in arrays.items()
+    }
+    body = saved.described(plan, learnt) | {"tensors": listed, "file": {"bytes": 1, "blake2b": "0" * 32}}
+    return exports.about_of(path, body), arrays
+
+
+def whole(seed: Any) -> int:
+    """A seed that is a whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise UsageError(f"seed = {seed!r}: must be a whole number.")
+    return int(seed)
+
+
+def check_policy(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse a policy whose layers do not fit each other and the spaces, or that holds NaN."""
+    size = math.prod(about.spec.obs_shape)
+    outputs = len(about.spec.action.low) if isinstance(about.spec.action, BoxSaid) else about.spec.action.n
+    shapes: dict[str, tuple[int, ...]] = {
+        f"obs_stats.{name}": tuple(about.spec.obs_shape) for name in ("mean", "var") if about.observations.normalised
+    }
+    if isinstance(about.policy, NetworkSaid):
+        if (about.policy.log_std is None) == isinstance(about.spec.action, BoxSaid):
+            raise damaged(path / AGENTS, "its policy does not fit its actions", REMEDY)
+        for layer in about.policy.layers:
+            weight = arrays.get(f"{layer}.weight")
+            if weight is None or weight.ndim != 2:
+                raise damaged(path / TENSORS, f"{layer}.weight is no matrix of each seed", REMEDY)
+            shapes |= {f"{layer}.weight": (size, weight.shape[1]), f"{layer}.bias": (weight.shape[1],)}
+            size = weight.shape[1]
+        if size != outputs:
+            raise damaged(path / TENSORS, f"the policy has {size} outputs, its actions {outputs}", REMEDY)
+        if about.policy.log_std is not None:
+            shapes[about.policy.log_std] = (outputs,)
+    for name, shape in shapes.items():
+        array = arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != np.float32:
+            raise damaged(path / TENSORS, f"{name} is not float32{list(shape)} for each seed", REMEDY)
+        if not np.isfinite(array).all() or (name == "obs_stats.var" and (array < 0).any()):
+            raise damaged(path / TENSORS, f"{name} holds NaN, infinity or a negative variance", REMEDY)
+
+
+def clipped(box: BoxSaid, action: np.ndarray) -> np.ndarray:
+    """What the task carries out of an action."""
+    return np.clip(action, np.asarray(box.low, np.float32), np.asarray(box.high, np.float32))
+
+
+@dataclass(frozen=True, repr=False)
+class Trained:
+    """One seed's policy and curiosity model, as training left them; `curiax.load` makes it.
+
+    Observations are raw, as the task gives them; what training normalised is normalised inside.
+    """
+
+    seed: int
+    _path: Path
+    _trust: bool
+    _about: About
+    _arrays: Mapping[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        return f"<{self.method} on {self.task}, seed {self.seed}>"
+
+    @property
+    def task(self) -> str:
+        """Name of the task it was trained on."""
+        return self._about.task
+
+    @property
+    def method(self) -> str:
+        """Name of the curiosity method."""
+        return self._about.method
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All seeds in the same folder."""
+        return tuple(self._about.seeds)
+
+    @functools.cached_property
+    def spec(self) -> Spec:
+        """The spaces of observations and actions."""
+        from ._types import Box, Discrete, Spec
+
+        said = self._about.spec
+        space = said.action
+        action = Discrete(space.n) if isinstance(space, DiscreteSaid) else Box(tuple(space.low), tuple(space.high))
+        low, high = (
+            None if bound is None else tuple(fill if x is None else x for x in bound)
+            for bound, fill in ((said.obs_low, -math.inf), (said.obs_high, math.inf))
+        )
+        return Spec(tuple(said.obs_shape), action, said.horizon, low, high, said.fillers)
+
+    def act(self, obs: Any, *, deterministic: bool = True, rng: np.random.Generator | int | None = None) -> np.ndarray:
+        """The action for one observation, or one for each along a leading axis, as the task carries it out.
+
+        Args:
+            obs: raw observations `[...]` or `[B, ...]`.
+            deterministic: the likeliest action; False draws one as in training. Uniform agents have no likeliest
+                action and always draw.
+            rng: what to draw from: a generator or a seed; None is a fresh one at each call.
+        """
+        batch, single = self._batch("obs", obs, tuple(self._about.spec.obs_shape), np.float32)
+        draw = np.random.default_rng(rng)
+        policy, action = self._about.policy, self._about.spec.action
+        if isinstance(policy, NetworkSaid):
+            out = self._network(policy, self._normalised(batch).reshape(len(batch), math.prod(batch.shape[1:])))
+            if isinstance(action, BoxSaid):
+                if not deterministic:
+                    std = np.exp(self._arrays[policy.log_std or ""])
+                    out = out + std * draw.standard_normal(out.shape, np.float32)
+                made = clipped(action, out)
+            else:
+                made = np.argmax(out if deterministic else out + draw.gumbel(size=out.shape), axis=-1).astype(np.int32)
+        elif isinstance(action, BoxSaid):
+            made = draw.uniform(action.low, action.high, (len(batch), len(action.low))).astype(np.float32)
+        else:
+            made = draw.integers(0, action.n, len(batch), np.int32)
+        return made[0, ...] if single else made
+
+    def bonus(self, obs: Any, action: Any, next_obs: Any) -> np.ndarray:
+        """The raw bonus of one transition, or of each along a leading axis: what the trained model pays, unscaled.
+
+        A method that remembers an episode (`ngu`, `ride`) takes the transitions of one call for the steps of one
+        episode, in order, from its beginning.
+        """
+        shape, said = tuple(self._about.spec.obs_shape), self._about.spec.action
+        before, single = self._batch("obs", obs, shape, np.float32)
+        after, _ = self._batch("next_obs", next_obs, shape, np.float32)
+        if isinstance(said, BoxSaid):
+            taken, _ = self._batch("action", action, (len(said.low),), np.float32)
+            if self._about.bonus.action == "executed":
+                taken = clipped(said, taken)
+        else:
+            taken, _ = self._batch("action", action, (), np.int32)
+            if ((taken < 0) | (taken >= said.n)).any():
+                raise UsageError(f"action: must be whole numbers from 0 to {said.n - 1}.")
+        if not len(before) == len(after) == len(taken):
+            raise UsageError(
+                f"bonus: {len(before)} observations, {len(taken)} actions and {len(after)} next observations; "
+                "give as many of each."
+            )
+        paid = self._pay(self._normalised(before), taken, self._normalised(after))
+        return paid[0, ...] if single else paid
+
+    def _batch(self, what: str, given: Any, shape: tuple[int, ...], kind: type[np.generic]) -> tuple[np.ndarray, bool]:
+        """Input as an array with a leading axis, and whether it had none."""
+        try:
+            array = np.asarray(given)
+            fits = np.can_cast(array.dtype, np.int64 if kind is np.int32 else np.float64, "same_kind")
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{what}: not an array of numbers ({error}).") from None
+        if not fits or array.dtype == object:
+            raise UsageError(f"{what}: {array.dtype} are not the numbers of {self.task!r}.")
+        if array.shape != shape and array.shape[1:] != shape:
+            lead = ", ".join(["B", *map(str, shape)])
+            raise UsageError(f"{what}: shape {array.shape}; {self.task!r} has {shape}, or [{lead}] for many.")
+        array = array.astype(kind)
+        if not np.isfinite(array).all():
+            raise UsageError(f"{what}: holds NaN or infinity.")
+        single = array.shape == shape
+        return (array[None] if single else array), single
+
+    def _normalised(self, obs: np.ndarray) -> np.ndarray:
+        seen = self._about.observations
+        if not seen.normalised:
+            return obs
+        mean, var = self._arrays["obs_stats.mean"], self._arrays["obs_stats.var"]
+        with np.errstate(over="ignore"):  # an infinite quotient is clipped, too
+            standard = (obs - mean) / np.sqrt(var + np.float32(seen.epsilon))
+        return np.clip(standard, -np.float32(seen.clip), np.float32(seen.clip))
+
+    def _network(self, policy: NetworkSaid, x: np.ndarray) -> np.ndarray:
+        for layer in policy.layers[:-1]:
+            x = np.tanh(x @ self._arrays[f"{layer}.weight"] + self._arrays[f"{layer}.bias"])
+        return x @ self._arrays[f"{policy.layers[-1]}.weight"] + self._arrays[f"{policy.layers[-1]}.bias"]
+
+    @functools.cached_property
+    def _pay(self) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+        from .experiments.paying import payer
+
+        mine = {name: array for name, array in self._arrays.items() if name.startswith("curiosity.")}
+        try:
+            return payer(self._about, self.spec, self.seed, mine, self._path / TENSORS, trust=self._trust)
+        except CuriaxError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise damaged(self._path / AGENTS, f"method {self.method!r} cannot be set up: {error}", REMEDY) from None

@@ -1,0 +1,245 @@
+"""Agents away from training: golden files of every format, `curiax.load` and `curiax export`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+from kept import untrained
+
+import curiax
+from curiax import OutputError, UsageError
+from curiax.cli import main
+from curiax.experiments import saved
+from curiax.watch import watch
+
+DATA = Path(__file__).parent / "data"
+GOLDEN = sorted(DATA.glob("agents-*/*"))
+BOX, CHOICE, UNIFORM = (
+    DATA / "agents-2" / name for name in ("mountain-car-lbs", "cart-pole-ngu", "mountain-car-random")
+)
+
+
+def expected(path: Path) -> dict[str, np.ndarray]:
+    return safetensors.numpy.load_file(path / "expected.safetensors")
+
+
+def test_there_are_golden_files_of_every_format() -> None:
+    assert {path.parent.name for path in GOLDEN} == {"agents-1", "agents-2"}
+    assert len(GOLDEN) == 6
+    assert f"curiax-{GOLDEN[-1].parent.name}" == saved.FORMAT
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_golden_files_act_and_pay_as_they_did(path: Path) -> None:
+    told = expected(path)
+    assert len(told["obs"]) == 1000
+    for row, seed in enumerate(curiax.load(path).seeds):
+        agent = curiax.load(path, seed=seed)
+        if "actions" in told:
+            np.testing.assert_allclose(agent.act(told["obs"]), told["actions"][row], rtol=0, atol=1e-6)
+        paid = agent.bonus(told["obs"][: len(told["taken"])], told["taken"], told["next_obs"])
+        np.testing.assert_allclose(paid, told["bonuses"][row], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("path", [BOX, CHOICE], ids=lambda path: path.name)
+def test_acting_is_what_the_training_code_does(path: Path) -> None:
+    plan, learnt = saved.read(path)
+    agent, one = curiax.load(path), learnt.one(learnt.seeds[0])
+    obs, spec = expected(path)["obs"][:50], plan.setup.task.spec
+    policy, still = plan.setup.agent.start(one.agent), jnp.zeros(spec.action.size)
+    seen = [plan.setup.normalise(one.obs_stats, jnp.asarray(each)) for each in obs]
+    theirs = [np.asarray(spec.action.executed(plan.setup.agent.act(spec, policy, each, still))) for each in seen]
+    np.testing.assert_allclose(agent.act(obs), np.stack(theirs), rtol=0, atol=1e-6)
+    assert agent.spec == spec
+    assert (agent.task, agent.method, agent.seeds) == (plan.task_entry.name, plan.method_entry.name, learnt.seeds)
+
+
+def test_acting_needs_neither_jax_nor_training() -> None:
+    code = (
+        "import sys, numpy, curiax; agent = curiax.load(sys.argv[1], seed=5); print(agent.act(numpy.zeros(2)).shape);"
+        "names = ('jax', 'equinox', 'optax', 'curiax.train', 'curiax.experiments.run', 'curiax.experiments.saved');"
+        "print([name for name in names if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, BOX], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(1,)", "[]"]
+
+
+def test_paying_needs_no_training() -> None:
+    code = (
+        "import sys, numpy, curiax; agent = curiax.load(sys.argv[1]); x = numpy.zeros(2);"
+        "print(agent.bonus(x, [0.5], x) >= 0, [m for m in sys.modules if m.startswith('curiax.train.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, BOX], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True []"
+
+
+def test_one_or_many() -> None:
+    for path in (BOX, CHOICE, UNIFORM):
+        agent, obs = curiax.load(path), expected(path)["obs"][:7]
+        many = agent.act(obs, rng=1)
+        assert many.shape == (7, *agent.spec.action.shape)
+        assert agent.act(obs[:1], rng=1).shape == (1, *agent.spec.action.shape)
+        assert agent.act(obs[:0]).shape == (0, *agent.spec.action.shape)
+        one = agent.act(obs[0].astype(np.float64), rng=1)
+        assert one.shape == agent.spec.action.shape
+        np.testing.assert_allclose(one, many[0], rtol=0, atol=1e-6)
+        if path is not UNIFORM:
+            np.testing.assert_allclose([agent.act(each) for each in obs.tolist()], many, rtol=0, atol=1e-6)
+        taken, after = expected(path)["taken"], expected(path)["next_obs"]
+        paid = agent.bonus(obs[0], taken[0], after[0])
+        assert paid.shape == ()
+        assert paid == pytest.approx(expected(path)["bonuses"][0, 0], rel=1e-5, abs=1e-6)
+
+
+def test_drawn_actions_have_the_distribution_of_training() -> None:
+    """The moments of many draws against the policy's own mean, deviation and probabilities."""
+    agent, obs = curiax.load(BOX), np.zeros((20_000, 2))
+    _, learnt = saved.read(BOX)
+    drawn = agent.act(obs, deterministic=False, rng=np.random.default_rng(0))
+    assert (np.abs(drawn) <= 1).all()
+    mean, std = agent.act(obs[0])[0], float(np.exp(learnt.one(agent.seed).agent.log_std[0]))
+    assert np.mean(drawn <= mean) == pytest.approx(0.5, abs=0.02)
+    assert np.mean(drawn <= mean - std) == pytest.approx(0.0 if mean - std < -1 else 0.1587, abs=0.01)
+    np.testing.assert_array_equal(drawn, agent.act(obs, deterministic=False, rng=0))
+    plan, learnt = saved.read(CHOICE)
+    one, agent = learnt.one(0), curiax.load(CHOICE, seed=0)
+    logits = one.agent.distribution(plan.setup.normalise(one.obs_stats, jnp.zeros(4))).logits
+    share = float(np.exp(logits[1]) / np.exp(logits).sum())
+    assert agent.act(np.zeros((20_000, 4)), deterministic=False, rng=0).mean() == pytest.approx(share, abs=0.02)
+    uniform = curiax.load(UNIFORM).act(np.zeros((20_000, 3)), rng=0)
+    np.testing.assert_allclose(np.quantile(uniform, [0.1, 0.5, 0.9]), [-0.8, 0.0, 0.8], atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("obs", "match"),
+    [
+        (np.zeros(3), r"obs: shape \(3,\); 'mountain-car' has \(2,\), or \[B, 2\] for many"),
+        (np.zeros((2, 2, 2)), "obs: shape"),
+        (0.0, "obs: shape"),
+        ([np.nan, 0], "obs: holds NaN"),
+        ([np.inf, 0], "obs: holds NaN or infinity"),
+        ([1e39, 0], "obs: holds NaN or infinity"),
+        (["a", "b"], "are not the numbers"),
+        ([None, None], "are not the numbers"),
+        ([1j, 0], "are not the numbers"),
+        ([[1, 2], [3]], "not an array of numbers"),
+    ],
+)
+def test_observations_that_are_none_are_refused(obs: Any, match: str) -> None:
+    with pytest.raises(UsageError, match=match), np.errstate(over="ignore"):
+        curiax.load(BOX).act(obs)
+
+
+def test_transitions_that_are_none_are_refused() -> None:
+    box, choice = curiax.load(BOX), curiax.load(CHOICE)
+    for call, match in (
+        (lambda: box.bonus(np.zeros((2, 2)), np.zeros((3, 1)), np.zeros((2, 2))), "2 observations, 3 actions and 2"),
+        (lambda: box.bonus(np.zeros(2), np.zeros(2), np.zeros(2)), r"action: shape \(2,\)"),
+        (lambda: box.bonus(np.zeros(2), [np.nan], np.zeros(2)), "action: holds NaN"),
+        (lambda: choice.bonus(np.zeros(4), 2, np.zeros(4)), "whole numbers from 0 to 1"),
+        (lambda: choice.bonus(np.zeros(4), 0.5, np.zeros(4)), "are not the numbers"),
+    ):
+        with pytest.raises(UsageError, match=match):
+            call()
+
+
+def test_seeds_and_folders_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="seed 4 is not in this run; there are: 3, 5"):
+        curiax.load(BOX, seed=4)
+    with pytest.raises(UsageError, match="must be a whole number"):
+        curiax.load(BOX, seed=True)
+    with pytest.raises(OutputError, match="it is not there"):
+        curiax.load(tmp_path / "nowhere")
+    with pytest.raises(OutputError, match="but a file"):
+        curiax.load(BOX / "agents.json")
+    with pytest.raises(OutputError, match="not a finished run, and no export"):
+        curiax.load(tmp_path)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_an_export_is_the_same_agent(path: Path, tmp_path: Path) -> None:
+    whole = curiax.load(path)
+    last = whole.seeds[-1]
+    out = curiax.export(path, tmp_path / "out", seeds=[last])
+    assert sorted(file.name for file in out.iterdir()) == ["agents.json", "agents.safetensors"]
+    agent = curiax.load(out)
+    assert agent.seeds == (last,)
+    told = expected(path)
+    np.testing.assert_array_equal(agent.act(told["obs"], rng=0), curiax.load(path, seed=last).act(told["obs"], rng=0))
+    transitions = told["obs"][: len(told["taken"])], told["taken"], told["next_obs"]
+    np.testing.assert_array_equal(agent.bonus(*transitions), curiax.load(path, seed=last).bonus(*transitions))
+    assert agent.spec == whole.spec
+    plan, learnt = saved.read(out)  # what `watch` reads
+    assert learnt.seeds == (last,)
+    assert plan.task_entry.name == whole.task
+
+
+def test_the_export_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = untrained(tmp_path / "run", "mountain-car", "rnd", seeds=(3, 5, 9))
+    assert main(["export", str(run), "--seed", "5", "--out", str(tmp_path / "one")]) == 0
+    assert "rnd on mountain-car, seeds 5\n" in capsys.readouterr().out
+    assert main(["export", str(run), "--seeds", "9,3", "--out", str(tmp_path / "two")]) == 0
+    assert curiax.load(tmp_path / "two").seeds == (9, 3)
+    assert main(["export", str(run), "--out", str(tmp_path / "all")]) == 0
+    assert curiax.load(tmp_path / "all").seeds == (3, 5, 9)
+    np.testing.assert_array_equal(
+        curiax.load(tmp_path / "two", seed=9).act([0.1, 0.0]), curiax.load(run, seed=9).act([0.1, 0.0])
+    )
+    for words, message in (
+        (["--seed", "4", "--out", "new"], "seed 4 is not in this run"),
+        (["--seeds", "3,3", "--out", "new"], "each once"),
+        (["--seed", "3", "--seeds", "3", "--out", "new"], "name one of them"),
+        (["--out", "one"], "is not empty: choose a new folder"),
+        (["--out", "run/agents.json"], "cannot write to"),
+    ):
+        assert main(["export", str(run), *words[:-1], str(tmp_path / words[-1])]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_export_can_be_watched(tmp_path: Path) -> None:
+    curiax.export(BOX, tmp_path / "car", seeds=[5])
+    made = watch(tmp_path / "car", steps=3, width=320, height=240, out=tmp_path / "car.gif")
+    assert (made.seed, made.task, len(made.bonus)) == (5, "mountain-car", 3)
+    assert (tmp_path / "car.gif").stat().st_size > 1000
+
+
+def test_methods_of_others_act_but_pay_only_where_they_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs_too.py").write_text(
+        "import pathlib\nfrom curiax.curiosity import LBS\npathlib.Path('ran').touch()\nclass Mine(LBS):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[1], '.']; from pathlib import Path; from kept import untrained; "
+        "untrained(Path('run'), 'mountain-car', 'theirs_too:Mine')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], check=True)
+    (tmp_path / "ran").unlink()
+    agent = curiax.load("run")
+    assert agent.act([0.0, 0.0]).shape == (1,)
+    with pytest.raises(UsageError, match=r"'theirs_too:Mine', which is not Curiax's.*trust=True"):
+        agent.bonus([0.0, 0.0], [0.0], [0.0, 0.0])
+    curiax.export("run", "out")
+    assert not (tmp_path / "ran").exists()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert curiax.load("out", trust=True).bonus([0.0, 0.0], [0.0], [0.0, 0.0]) >= 0
+    assert (tmp_path / "ran").exists()
+
+
+def test_every_field_of_the_format_is_documented() -> None:
+    page = (DATA.parent.parent / "docs" / "howto-export.md").read_text()
+    about = json.loads((BOX / "agents.json").read_text())
+    for name, value in about.items():
+        assert f"`{name}`" in page
+        if name in ("spec", "observations", "policy", "bonus", "file"):
+            assert [key for key in value if f"`{key}`" not in page] == []
