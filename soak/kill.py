@@ -31,11 +31,11 @@ ITERATIONS = {"mountain-car": 600, "half-cheetah": 60}
 class Victim:
     """One experiment, its folder, and the process that works on it."""
 
-    def __init__(self, base: Path, task: str, method: str, seed: int) -> None:
+    def __init__(self, base: Path, task: str, method: str, seed: int, iterations: int) -> None:
         self.name, self.rng = f"{method} on {task}", random.Random(f"{seed} {task} {method}")
         self.folder = base / f"{task}-{method}"
         self.folder.mkdir(parents=True)
-        experiment = Experiment(task, method, seeds=(0, 3, 5), steps=STEPS * ITERATIONS[task], settings=SETTINGS)
+        experiment = Experiment(task, method, seeds=(0, 3, 5), steps=STEPS * iterations, settings=SETTINGS)
         self.experiment = experiment.as_json()
 
     def call(self, out: str) -> subprocess.Popen[bytes]:
@@ -122,7 +122,7 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
     pairs = [(task, method) for method in METHODS for task in TASKS]
     shares = [kills // len(pairs) + (k < kills % len(pairs)) for k in range(len(pairs))]
     with tempfile.TemporaryDirectory() as folder:
-        victims = [Victim(Path(folder), task, method, seed) for task, method in pairs]
+        victims = [Victim(Path(folder), task, method, seed, ITERATIONS[task]) for task, method in pairs]
         with ThreadPoolExecutor(workers) as pool:
             jobs = [
                 pool.submit(torment, victim, share, [k % 2 == 0 for k in range(share + 1)])

@@ -157,7 +157,8 @@ def test_without_a_folder_a_stop_is_a_stop() -> None:
 @pytest.mark.parametrize("task", ["mountain-car", "half-cheetah"])
 def test_kill_minus_nine(task: str, tmp_path: Path) -> None:
     """The short form of soak/kill.py: one kill in the middle of a save, one at any moment."""
-    found = kill.torment(kill.Victim(tmp_path, task, "lbs", 1), 2, [True, False, False])
+    iterations = {"mountain-car": 300, "half-cheetah": 30}
+    found = kill.torment(kill.Victim(tmp_path, task, "lbs", 1, iterations[task]), 2, [True, False, False])
     assert found["equal"] == found["finished"] >= 1
     assert len(found["kills"]) == 2
 
@@ -232,12 +233,11 @@ def test_other_versions_are_refused_unless_drift_is_allowed(tmp_path: Path, monk
 def test_fewer_devices_are_a_drift_and_the_layout_is_kept_where_it_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    what = experiment()
+    what = experiment(method="rnd")
     with monkeypatch.context() as patch:
         patch.setattr(devices, "devices_for", lambda seeds, count=None: devices.jax.devices()[:1])
-        for name in ("few", "few again"):
-            with pytest.raises(MemoryError):
-                curiax.run(what, tmp_path / name, progress=At(5, crash), options=EVERY_BORDER)
+        with pytest.raises(MemoryError):
+            curiax.run(what, tmp_path / "few", progress=At(5, crash), options=EVERY_BORDER)
         alone = curiax.run(what)
     # Begun on one device, continued where there are two: still on one.
     assert curiax.run(what, tmp_path / "few").manifest["digest"] == alone.manifest["digest"]
@@ -364,6 +364,7 @@ def test_any_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray]) -> Non
     with tempfile.TemporaryDirectory() as base:
         store = Checkpoints(Path(base), IDENTITY, 3)
         chunk = {"m": np.zeros((2, 5, 3), np.float32)}
+        arrays = {**arrays, "root": np.ones(2, np.uint32)}
         store.save(Snapshot(5, arrays, {"layout": 1}), [chunk])
         fresh = Checkpoints(Path(base), IDENTITY, 3)
         found = fresh.newest(pytest.fail)
