@@ -132,7 +132,7 @@ class Trial:
         fleet.aim(injection.field, word_of(self.plan, injection), injection.value)
         lane.arrays = jax.device_put(jax.tree.map(jnp.copy, state), lane.device)
         lane.moments.restore(self._start)
-        lane.lost.clear()
+        lane.lost = {}
         lane.now, lane.began[:] = 0, 0
         lane._begin()
 

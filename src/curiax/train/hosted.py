@@ -300,7 +300,8 @@ class Lane:
                 message = f"{FROM_OUTSIDE} in the policy's actions: {place}: the task's observations followed"
             if self.setup.on_nonfinite == "stop":
                 raise NonFiniteError(f"{message}. The run was stopped. {GO_ON}")
-            self.lost.setdefault(self.seeds[s], message)
+            # Another thread reads it: it is replaced, never changed.
+            self.lost = {self.seeds[s]: message, **self.lost}
 
     def _shown(self) -> np.ndarray:
         """What the fleet shows now, with the mean of what was seen before in the place of what is unsound."""
