@@ -69,7 +69,7 @@ class Program:
         self.plan = curiax.resolve(curiax.Experiment(TASK, method, seeds=seeds, steps=steps))
         self._mesh = batch.seed_mesh(devices.devices_for(seeds))
         arrays, static = self._fresh()
-        self._call = batch.compile_chunk(self.plan.setup, static, self._mesh, self.plan.chunk, arrays)
+        self._call = batch.compile_chunk(self.plan.setup, static, self._mesh, 1, arrays)
         self.compile_seconds = time.perf_counter() - begun
 
     def _fresh(self) -> tuple[Any, Any]:
@@ -87,14 +87,14 @@ class Program:
         """Seconds to train all seeds from scratch; the same work as `curiax.run` counts as `train`."""
         import numpy as np
 
-        from curiax.experiments.run import refuse_nonfinite
+        from curiax.experiments.run import contain_faults
 
         arrays, _ = self._fresh()
         begun = time.perf_counter()
-        for k in range(self.plan.iterations // self.plan.chunk):
+        for k in range(self.plan.iterations):
             arrays, metrics = self._call(arrays)
             chunk = {name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}
-            refuse_nonfinite(self.plan, chunk, k * self.plan.chunk)
+            contain_faults(self.plan, chunk, k, {})
         return time.perf_counter() - begun
 
 

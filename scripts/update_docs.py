@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from curiax import cli
+from curiax._settings import descriptions, signature
 from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS, Conflict
+from curiax.experiments.options import RunOptions
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.published import PUBLISHED, described
 from curiax.experiments.registry import METHODS, TASKS
@@ -737,6 +739,142 @@ def alternatives(name: str, _: str) -> str:
     return f"{grid(['', 'Mountain Car', 'Frozen'], lines)}\n\n{seeds_of(CHOICES)}."
 
 
+# --- parts: reliability -----------------------------------------------------------------------------------
+
+Told = tuple[str, str, str]
+
+
+def each(entries: Sequence[dict[str, Any]], tell: Callable[[dict[str, Any]], str]) -> str:
+    """What is told of each task, one below the other."""
+    return stacked(*(f"{TITLES.get(entry['task'], entry['task'])}: {tell(entry)}" for entry in entries))
+
+
+def kill_told(found: dict[str, Any]) -> Told:
+    """Runs that were killed."""
+    return (
+        f"`kill -9` {found['kills']} times, {found['kills_during_a_save']} of them during a save, dealt out over "
+        f"{found['experiments']} experiments, then called again until finished; a checkpoint every "
+        f"{found['checkpoint_seconds']:g} s",
+        f"{found['runs_bit_identical']} of {found['runs_finished']} runs end with the bits of the undisturbed one; at "
+        f"most {found['work_repeated_seconds']['most']:.1f} s of work done again",
+        "all",
+    )
+
+
+def corruption_told(found: dict[str, Any]) -> Told:
+    """Checkpoints that were damaged."""
+    return (
+        f"each of {found['files']} checkpoint files damaged in {len(found['outcomes'])} ways "
+        f"({', '.join(found['outcomes'])})",
+        f"{found['damages'] - len(found['misses'])} of {found['damages']} found or without consequence",
+        "all",
+    )
+
+
+def nonfinite_told(found: dict[str, Any]) -> Told:
+    """Unsound values."""
+    return (
+        f"{found['injected']} values at random places: {', '.join(sorted(found['by_value']))}",
+        f"{found['caught']} caught in their iteration, {found['named']} named rightly",
+        "all",
+    )
+
+
+def fuzz_told(found: dict[str, Any]) -> Told:
+    """Hostile files."""
+    return (
+        f"{found['cases']:,} mutated manifests, exports and tables, read {found['readings']:,} times",
+        f"{found['typed_errors']:,} errors of Curiax's own, {found['harmless']:,} harmless; {found['failures']} other "
+        f"errors, {found['crashes']} crashes, {found['silent']} unnoticed, {found['writes_outside']} writes",
+        "no other errors, crashes or writes; memory bounded",
+    )
+
+
+def memory_told(found: dict[str, Any]) -> Told:
+    """Memory over a long run."""
+    counts = sorted({f"{run['iterations']:,}" for run in found["runs"]})
+    return (
+        f"memory over {', '.join(counts)} iterations with checkpoints, after a warm-up",
+        each(found["runs"], lambda run: f"{run['growth_percent']:+.2f} %"),
+        "under 1 % growth",
+    )
+
+
+def cost_told(found: dict[str, Any]) -> Told:
+    """What checkpoints cost."""
+    every = sorted({f"{run['checkpoint_seconds']:g} s" for run in found["runs"]})
+    return (
+        f"training time with a checkpoint every {', '.join(every)} beside none, medians of {found['repeats']}",
+        each(found["runs"], lambda run: f"{run['train']['cost_percent']:+.2f} %"),
+        "under 3 %",
+    )
+
+
+def bits_told(found: dict[str, Any]) -> Told:
+    """Runs that were repeated."""
+    count, unequal, disturbed = (
+        found["experiments"],
+        len(found["run_twice_unequal"]),
+        len(found["seed_added_disturbed"]),
+    )
+    return (
+        f"{count} experiments run twice, each time in a new process; and begun with one seed more",
+        f"{count - unequal} to the same bits; in {count - disturbed} the other seeds begin as before",
+        "all",
+    )
+
+
+def sweep_told(found: dict[str, Any]) -> Told:
+    """A sweep under fire."""
+    return (
+        f"{found['runs']} runs on a Ray cluster of {found['workers']} workers, one killed every "
+        f"{found['kill_every_seconds']:g} s: {found['kills']} kills",
+        f"{found['equal']} of {found['runs']} runs have the serial run's table",
+        "all",
+    )
+
+
+#: Check of `soak/run_all.py` → its subject, and what is told of its figures: what was done, what came out, the target.
+SOAKS: dict[str, tuple[str, Callable[[dict[str, Any]], Told]]] = {
+    "kill": ("killed runs", kill_told),
+    "corruption": ("damaged checkpoints", corruption_told),
+    "nonfinite": ("NaN, infinity and 1e30", nonfinite_told),
+    "fuzz": ("hostile files", fuzz_told),
+    "same_bits": ("runs repeated", bits_told),
+    "sweep": ("a sweep whose workers die", sweep_told),
+    "memory": ("memory", memory_told),
+    "checkpoint_cost": ("the cost of checkpoints", cost_told),
+}
+
+
+def reliability(_: str, __: str) -> str:
+    """Every check of `make soak`; what has not been measured is said to be so."""
+    file = RESULTS / "reliability.json"
+    if not file.exists():
+        return "Not measured yet: `make soak` writes `results/reliability.json`, which is not there."
+    found, lines = json.loads(file.read_text()), []
+    verdicts = {True: "yes", False: "**no**", None: "not judged"}
+    for name, (subject, told) in SOAKS.items():
+        if name in found:
+            lines.append([*told(found[name]), verdicts[found[name].get("passed")]])
+        else:
+            lines.append([f"{subject}: not measured yet", "", "", ""])
+    measured = [found[name] for name in SOAKS if name in found]
+    states = ", ".join(sorted({f"{entry['commit']} with Python {entry['python']}" for entry in measured}))
+    table = grid(["what was done", "what came out", "target", "passed"], lines)
+    return f"{table}\n\nMade by `make soak` at {states}." if measured else table
+
+
+def run_options(_: str, __: str) -> str:
+    """How a run is carried out: the options that `run` and `reproduce` share."""
+    told = descriptions(RunOptions)
+    lines = []
+    for name, (_, default) in signature(RunOptions).items():
+        shown = "no" if default is False else f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+        lines.append([f"`--{name.replace('_', '-')}`", shown, " ".join(told[name].split())])
+    return grid(["option", "default", ""], lines)
+
+
 # --- parts: others ----------------------------------------------------------------------------------------
 
 
@@ -796,6 +934,8 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "settled": settled,
     "alternatives": alternatives,
     "overview": overview,
+    "run-options": run_options,
+    "reliability": reliability,
     "bins": bins,
 }
 

@@ -447,6 +447,7 @@ def soak(count: int = 10_000, seed: int = 0, originals: Path | None = None) -> d
         "memory_bounded": grown <= MOST_MEMORY,
         "seconds": round(time.perf_counter() - begun, 1),
         "misses": misses,
+        "passed": not misses and grown <= MOST_MEMORY,
     }
 
 

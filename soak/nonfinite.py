@@ -107,6 +107,7 @@ def soak(count: int, seed: int) -> dict:
         "by_method": dict(by_method),
         "misses": misses,
         "seconds": round(time.perf_counter() - begun, 1),
+        "passed": not misses,
     }
 
 

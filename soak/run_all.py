@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -67,6 +68,7 @@ def main() -> int:
             "commit": commit(),
             "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
+            "machine": f"{os.cpu_count()} cores, {platform.platform()}",
         }
         kept[name] = {**about, **(short if said.quick else long)()}
         said.out.parent.mkdir(parents=True, exist_ok=True)

@@ -99,6 +99,7 @@ def soak(
         "equal": sum(equal),
         "seconds": round(seconds, 1),
         "serial_seconds": round(alone, 1),
+        "passed": all(equal) and killer.kills > 0,
     }
 
 

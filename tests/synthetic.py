@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,9 @@ def write_run(path: Path, task: str, method: str, finals: Sequence[float], first
     seeds = range(first_seed, first_seed + len(finals))
     path.mkdir(parents=True)
     folder.write(path, manifest(task, method, seeds, **changes), metrics(finals, seeds, task != PLAIN))
+    # Without digests: tests change the table, and want to hear what is wrong with it.
+    told = json.loads((path / folder.MANIFEST).read_text())
+    (path / folder.MANIFEST).write_text(json.dumps({name: said for name, said in told.items() if name != "files"}))
     return path
 
 

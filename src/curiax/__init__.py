@@ -14,7 +14,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._errors import ContractError, CuriaxError, NonFiniteError, OutputError, SimulatorError, UsageError
+from ._errors import (
+    BusyError,
+    CheckpointError,
+    ContractError,
+    CuriaxError,
+    Interrupted,
+    NonFiniteError,
+    OutputError,
+    SimulatorError,
+    UsageError,
+)
 from ._version import __version__
 from .integrations import register as _register
 
@@ -64,6 +74,8 @@ __all__ = [
     "AbstractTask",
     "Axis",
     "Box",
+    "BusyError",
+    "CheckpointError",
     "ContractError",
     "CuriaxError",
     "Discrete",
@@ -71,6 +83,7 @@ __all__ = [
     "Frozen",
     "Grid",
     "HostRemote",
+    "Interrupted",
     "Learner",
     "LearnerSettings",
     "LoopSettings",

@@ -375,6 +375,7 @@ def reproduce_command(said: Any) -> str:
     words += ["--seeds", said.seeds]
     words += ["--steps", str(said.steps)] if said.steps is not None else []
     words += ["--preset", said.preset] if said.preset else []
+    words += ["--on-nonfinite", said.on_nonfinite] if said.on_nonfinite != "stop" else []
     return shlex.join(words)
 
 

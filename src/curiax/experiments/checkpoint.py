@@ -25,12 +25,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from .._errors import CheckpointError, CuriaxError, NonFiniteError, OutputError
 from .._files import digest, digest_of_json, read_json, write_whole
+from .manifest import Digest, Name, Said, checked
 
 FORMAT = "curiax-checkpoint-1"
 CHECKPOINTS, METRICS, ARRAYS, STEP = "checkpoints", "metrics", "arrays", "step.json"
@@ -185,8 +187,7 @@ class Checkpoints:
 
         if last == self.done:
             return
-        joined = {name: np.concatenate([chunk[name] for chunk in chunks], axis=1) for name in chunks[0]}
-        data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in joined.items()})
+        data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in joined(chunks).items()})
         name = f"{self.done:09d}-{last:09d}.safetensors"
         folder = self.folder / METRICS
         folder.mkdir(exist_ok=True)
@@ -276,6 +277,46 @@ def steps_in(folder: Path) -> list[Path]:
 # --- reading ----------------------------------------------------------------------------------------------
 
 
+class ArraySaid(Said):
+    """An array in a `step.json`."""
+
+    shape: list[Annotated[int, Field(ge=0)]]
+    dtype: Name
+    digest: Digest
+
+
+class SegmentSaid(Said):
+    """A file of metrics; its name is no path."""
+
+    first: Annotated[int, Field(ge=0)]
+    last: Annotated[int, Field(ge=1)]
+    name: Annotated[str, Field(pattern=r"^\d{9,12}-\d{9,12}\.safetensors$")]
+    digest: Digest
+
+
+class FactsSaid(Said):
+    """What a later session must know."""
+
+    layout: Annotated[int, Field(ge=1)]
+    lost: dict[str, str]
+    versions: dict[str, str]
+    platform: Name
+    started: Name
+    seconds: dict[str, float]
+    continued: list[dict[str, Any]]
+
+
+class StepSaid(Said):
+    """What a `step.json` must say."""
+
+    iteration: Annotated[int, Field(ge=1)]
+    identity: dict[str, Any]
+    facts: FactsSaid
+    arrays: dict[str, ArraySaid]
+    files: dict[str, Digest]
+    metrics: list[SegmentSaid]
+
+
 def sealed(body: Mapping[str, Any]) -> bytes:
     """A JSON file that holds the digest of its own body."""
     return json.dumps({"format": FORMAT, "digest": digest_of_json(body), "body": body}).encode()
@@ -291,6 +332,7 @@ def unsealed(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path.name} is not of the format {FORMAT}")
     if digest_of_json(outer["body"]) != outer.get("digest"):
         raise CheckpointError(f"{path.name} does not match its digest")
+    checked(StepSaid, outer["body"], lambda why: CheckpointError(f"{path.name} is not what Curiax writes ({why})"))
     return outer["body"]
 
 
@@ -385,7 +427,8 @@ class Keeper:
         try:
             self._store.save(snapshot, chunks)
         except Exception as error:
-            kept = f"The one of iteration {self.saved} is intact" if self.saved else "None was written before"
+            left = steps_in(self._store.folder)
+            kept = f"{left[-1].name} is intact" if left else "None is there from before"
             raise CuriaxError(
                 f"the checkpoint of iteration {snapshot.iteration} could not be written to {self._store.folder}: "
                 f"{reason(error)}. {kept}; see to the disk, then the same command continues."
@@ -413,6 +456,16 @@ def exempt_from(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
 
 
 def joined(chunks: Iterable[HostMetrics]) -> dict[str, np.ndarray]:
-    """Metrics of consecutive chunks as one."""
+    """Metrics of consecutive chunks as one; zeros where a chunk has no such metric, as counts of masked steps."""
     listed = list(chunks)
-    return {name: np.concatenate([chunk[name] for chunk in listed], axis=1) for name in listed[0]}
+    examples = {name: array for chunk in listed for name, array in chunk.items()}
+    lengths = [next(iter(chunk.values())).shape[1] for chunk in listed]
+
+    def part(chunk: HostMetrics, name: str, length: int) -> np.ndarray:
+        example = examples[name]
+        return chunk[name] if name in chunk else np.zeros((len(example), length, *example.shape[2:]), example.dtype)
+
+    return {
+        name: np.concatenate([part(chunk, name, k) for chunk, k in zip(listed, lengths, strict=True)], axis=1)
+        for name in examples
+    }

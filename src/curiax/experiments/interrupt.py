@@ -47,7 +47,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
 
     def take(number: int, frame: FrameType | None) -> None:
         if stop.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise Interrupted("left at once; what was saved before is kept.", 128 + number)
         if stop.signal is None:
             stop.signal = number
             if not stop.training:

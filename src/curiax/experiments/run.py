@@ -125,6 +125,8 @@ def carry_out(
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
         manifest = describe(plan, facts)
+        if options.on_nonfinite != "stop":
+            manifest["on_nonfinite"] = options.on_nonfinite
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
         if where is not None and store is not None:
@@ -190,8 +192,7 @@ def train(
         session.compiled()
         stop.training = True
         for chunk in training:
-            begun_with = training.done - next(iter(chunk.metrics.values())).shape[1]
-            contain_faults(plan, chunk.metrics, begun_with, training.faulty)
+            contain_faults(plan, chunk.metrics, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
             keeper.add(chunk.metrics)
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
@@ -209,7 +210,6 @@ def train(
         facts = {
             **session.facts(),
             "devices": training.devices,
-            "chunk": 1 if training.lanes else plan.chunk,
             "digest": state_digest(training.snapshot().arrays),
         }
     return joined(keeper.metrics()), facts, training

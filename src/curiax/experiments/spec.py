@@ -25,8 +25,6 @@ from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
 
 #: A bound against slips of the finger; memory ends long before.
 MOST_SEEDS = 65_536
-#: At most so many iterations in one compiled call.
-MOST_ITERATIONS = 10
 GROUPS = {"ppo": PPOSettings, "learner": LearnerSettings, "loop": LoopSettings, "remote": RemoteSettings}
 
 
@@ -110,15 +108,6 @@ class Plan:
         """The method with its networks drawn from the key."""
         entry = self.method_entry
         return build_method(entry.cls, self.setup.task.spec, key, entry.name, **self.method_settings)
-
-    @property
-    def chunk(self) -> int:
-        """Iterations per compiled call: a divisor of all, so that one program serves the whole run.
-
-        A run that is told to stop can do so only between two calls, so no call is long.
-        """
-        wanted = min(max(1, self.iterations // 50), MOST_ITERATIONS)
-        return max(k for k in range(1, wanted + 1) if self.iterations % k == 0)
 
     @property
     def identity(self) -> dict[str, Any]:

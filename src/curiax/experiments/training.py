@@ -49,7 +49,8 @@ class Training:
         self.devices = [str(device) for device in self._mesh.devices.flat]
         state = first_states(plan.setup, plan.build_model, padded(plan.seeds, self._mesh.size))
         self._arrays, self._static = place(state, self._mesh)
-        self._call = compile_chunk(plan.setup, self._static, self._mesh, plan.chunk, self._arrays)
+        # One iteration for each call, so that a fault or a wish to stop is seen after it.
+        self._call = compile_chunk(plan.setup, self._static, self._mesh, 1, self._arrays)
 
     @property
     def layout(self) -> int:
@@ -66,7 +67,7 @@ class Training:
             return
         while self.done < self.plan.iterations:
             self._arrays, metrics = self._call(self._arrays)
-            self.done += self.plan.chunk
+            self.done += 1
             snapshot = self.snapshot() if self._asked else None
             self._asked = False
             yield Chunk({name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}, snapshot)
