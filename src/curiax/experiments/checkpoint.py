@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run is, put aside between two chunks; complete or not there, and never believed unseen.
+"""Checkpoints: everything a run is, put aside between two iterations; complete or not there, and never believed unseen.
 
     checkpoints/
       lock                                       who works on this run

@@ -191,15 +191,15 @@ def train(
             training.resume(snapshot)
         session.compiled()
         stop.training = True
-        for chunk in training:
-            contain_faults(plan, chunk.metrics, training.done - 1, training.faulty)
+        for iteration in training:
+            contain_faults(plan, iteration.metrics, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
-            keeper.add(chunk.metrics)
+            keeper.add(iteration.metrics)
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
-            progress.advance(training.done, {name: value[left, -1] for name, value in chunk.metrics.items()})
-            if chunk.snapshot is not None:
-                keeper.save(session.noted(training.settled(chunk.snapshot)))
-            if store is not None and stop.signal is not None and chunk.snapshot is not None:
+            progress.advance(training.done, {name: value[left, -1] for name, value in iteration.metrics.items()})
+            if iteration.snapshot is not None:
+                keeper.save(session.noted(training.settled(iteration.snapshot)))
+            if store is not None and stop.signal is not None and iteration.snapshot is not None:
                 keeper.wait()
                 raise Interrupted(
                     stopped(store.folder.parent, training.done * per_iteration, plan.steps), stop.exit_code

@@ -1,4 +1,4 @@
-"""All iterations of all seeds of a run, chunk by chunk, with a face that is the same for both families of tasks."""
+"""All iterations of all seeds of a run, with a face that is the same for both families of tasks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .checkpoint import Snapshot
 from .spec import Plan
 
 
-class Chunk(NamedTuple):
-    """What comes out of a chunk: the metrics `[S, K]`, and the state after it where it was asked for."""
+class Iteration(NamedTuple):
+    """What comes out of an iteration: the metrics `[S, 1]`, and the state after it where it was asked for."""
 
     metrics: dict[str, np.ndarray]
     snapshot: Snapshot | None
@@ -57,29 +57,30 @@ class Training:
         """How many devices or lanes the seeds are dealt out among."""
         return len(self.devices)
 
-    def __iter__(self) -> Iterator[Chunk]:
-        """One chunk after another, from where the run stands to its end."""
+    def __iter__(self) -> Iterator[Iteration]:
+        """One iteration after another, from where the run stands to its end."""
         if self.lanes:
             for metrics, states in run_lanes(self.lanes, self.plan.iterations, self.border, self.done):
                 self.done += 1
                 snapshot = None if states is None else self._of_lanes(states)
-                yield Chunk({name: value[:, None] for name, value in metrics.items()}, snapshot)
+                yield Iteration({name: value[:, None] for name, value in metrics.items()}, snapshot)
             return
         while self.done < self.plan.iterations:
             self._arrays, metrics = self._call(self._arrays)
             self.done += 1
             snapshot = self.snapshot() if self._asked else None
             self._asked = False
-            yield Chunk({name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}, snapshot)
+            seeds = len(self.plan.seeds)
+            yield Iteration({name: np.asarray(value)[:seeds] for name, value in metrics.items()}, snapshot)
 
     def ask(self) -> None:
-        """Deliver a snapshot with the next chunk that can have one."""
+        """Deliver a snapshot with the next iteration that can have one."""
         self._asked = True
         if self.lanes:
             self.border.ask()
 
     def snapshot(self) -> Snapshot:
-        """The state as it is now, between two chunks; of lanes only before they start and after they have ended."""
+        """The state as it is now, between two iterations; of lanes only before they start and after they have ended."""
         if self.lanes:
             return self._of_lanes([lane.snapshot() for lane in self.lanes])
         # Rows beyond the seeds repeat the last one: they only fill up the devices.
