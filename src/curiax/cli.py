@@ -281,6 +281,11 @@ def run_text(result: RunResult, asked: int | None) -> str:
         if data["reused"]
         else f"  {seconds['start']:.1f} s to start (check, compile), {seconds['train']:.1f} s to train"
     )
+    continued = result.manifest.get("continued") or []
+    if continued:
+        step = continued[-1]["iteration"] * (data["steps"] // result.plan.iterations)
+        times = f"{len(continued)} times, the last time" if len(continued) > 1 else "once,"
+        lines.append(f"  continued {times} from step {step:,}")
     return "\n".join([*lines, f"  {data['path']}"])
 
 
