@@ -27,7 +27,7 @@ from small import SMALL
 
 import curiax
 from curiax._errors import BusyError, CheckpointError, Interrupted
-from curiax.experiments import checkpoint, folder
+from curiax.experiments import checkpoint, folder, session
 from curiax.experiments import run as running
 from curiax.experiments.checkpoint import Checkpoints, Snapshot
 from curiax.experiments.progress import Silent
@@ -222,8 +222,8 @@ def test_other_versions_are_refused_unless_drift_is_allowed(tmp_path: Path, monk
     what = experiment()
     with pytest.raises(MemoryError):
         curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
-    true = running.installed
-    monkeypatch.setattr(running, "installed", lambda plan: {**true(plan), "optax": "9.9"})
+    true = session.installed
+    monkeypatch.setattr(session, "installed", lambda plan: {**true(plan), "optax": "9.9"})
     with pytest.raises(CheckpointError, match=r"optax \S+ → 9.9.*--allow-drift"):
         curiax.run(what, tmp_path / "run")
     found = curiax.run(what, tmp_path / "run", options=curiax.RunOptions(allow_drift=True))

@@ -704,7 +704,7 @@ def command_doctor(args: list[str]) -> int:
     said = parse(kind, args, "doctor", "Versions, devices and which extras work.")
     import jax
 
-    from .experiments.run import PACKAGES
+    from .experiments.session import PACKAGES
     from .train import devices
 
     devices.prepare()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
-import importlib.metadata
 import os
 import platform
 import shlex
@@ -13,7 +11,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +20,17 @@ import jax
 import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import CheckpointError, Interrupted, NonFiniteError, SimulatorError, UsageError, unknown
+from .._errors import Interrupted, NonFiniteError, SimulatorError, UsageError, unknown
 from .._types import Grid
-from ..envs import AbstractHostTask, AbstractTask
+from ..envs import AbstractTask
 from ..train import devices
 from . import folder, saved
-from .checkpoint import Checkpoints, Keeper, Snapshot, exempt_from, joined, state_digest
+from .checkpoint import Checkpoints, Keeper, exempt_from, joined, state_digest
 from .interrupt import Stop, listening
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
+from .session import Session, installed
 from .soundness import PREFIX, find_faults
 from .spec import Experiment, Plan, require, resolve
 from .training import Training
@@ -44,11 +43,6 @@ REMEDY = (
     "Actions or rewards that grow without bound are the usual cause: look at policy/action_std in the metrics, lower "
     "ppo.learning_rate, or give the simulator a smaller time step."
 )
-#: What decides the bits of a run on the host, beside the packages below.
-SIMULATORS = ("mujoco", "gymnasium", "numba")
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "polars")
-#: What must not change in the middle of a run.
-DECISIVE = {*PACKAGES, *SIMULATORS} - {"polars"}
 
 
 @dataclass(frozen=True)
@@ -173,21 +167,17 @@ def train(
     per_iteration = plan.steps // plan.iterations
     with contextlib.ExitStack() as cleanup:
         snapshot = None if store is None else store.newest(lambda text: warnings.warn(text, stacklevel=2))
-        begins = f", from step {snapshot.iteration * per_iteration:,}" if snapshot is not None else ""
-        progress.start(title + begins, plan.iterations, plan.steps)
+        layout = None
+        if snapshot is not None:
+            layout = session.follow(snapshot, options.allow_drift)
+            title += f", from step {snapshot.iteration * per_iteration:,}"
+        progress.start(title, plan.iterations, plan.steps)
         cleanup.callback(progress.finish)
-        training = Training(plan, None if snapshot is None else snapshot.facts["layout"])
+        training = Training(plan, layout)
         cleanup.callback(training.close)
         keeper = Keeper(store, options.checkpoint_seconds, exempt_from(training.snapshot().arrays))
         cleanup.callback(keeper.close)
         if snapshot is not None:
-            drift = drifted(snapshot, session.versions, training.layout)
-            if drift and not options.allow_drift:
-                raise CheckpointError(
-                    f"this run was begun under other conditions ({', '.join(drift)}): continued here, its last bits "
-                    "would not be those of an uninterrupted run. --allow-drift continues it, and the manifest says so."
-                )
-            session.follow(snapshot, drift)
             training.resume(snapshot)
         session.compiled()
         stop.training = True
@@ -213,57 +203,6 @@ def train(
             "digest": state_digest(training.snapshot().arrays),
         }
     return joined(keeper.metrics()), facts, training
-
-
-class Session:
-    """One process's share of a run: its facts, added to those of the sessions before."""
-
-    def __init__(self, plan: Plan, begun: float) -> None:
-        self._begun = begun
-        self.versions = {name: version for name, version in installed(plan).items() if name in DECISIVE}
-        self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self._before: Mapping[str, Any] = {}
-        self._continued: list[dict[str, Any]] = []
-
-    def follow(self, snapshot: Snapshot, drift: Sequence[str]) -> None:
-        """Take over from an earlier session."""
-        self._before = snapshot.facts
-        told = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
-        self._continued = [*snapshot.facts["continued"], told]
-
-    def compiled(self) -> None:
-        """Training begins now."""
-        self._ready, self._busy = time.perf_counter(), time.process_time()
-
-    def facts(self) -> dict[str, Any]:
-        """Times of all sessions so far."""
-        seconds = self._before.get("seconds", {"start": 0.0, "train": 0.0, "cpu": 0.0})
-        # CPU time beside wall-clock: on a shared machine only the former compares methods.
-        spent = {
-            "start": self._ready - self._begun,
-            "train": time.perf_counter() - self._ready,
-            "cpu": time.process_time() - self._busy,
-        }
-        return {
-            "started": self._before.get("started", self._started),
-            "seconds": {name: round(seconds[name] + value, 3) for name, value in spent.items()},
-            "continued": self._continued,
-        }
-
-    def noted(self, snapshot: Snapshot) -> Snapshot:
-        """A snapshot with what a later session wants to know."""
-        return dataclasses.replace(
-            snapshot,
-            facts={**snapshot.facts, **self.facts(), "versions": self.versions, "platform": jax.default_backend()},
-        )
-
-
-def drifted(snapshot: Snapshot, versions: Mapping[str, str], layout: int) -> list[str]:
-    """What is not as it was when a checkpoint was made, and decides the last bits."""
-    before = snapshot.facts
-    pairs = [(name, before["versions"].get(name), versions.get(name)) for name in {**before["versions"], **versions}]
-    pairs += [("devices", before["layout"], layout), ("platform", before["platform"], jax.default_backend())]
-    return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
 
 
 def stopped(where: Path, step: int, steps: int) -> str:
@@ -324,15 +263,6 @@ def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str])
 def describe_grid(grid: Grid) -> dict[str, Any]:
     """A grid for readers that do not have the task: `shape` indices, of which `nominal` make 100 %."""
     return {**dataclasses.asdict(grid), "shape": grid.shape, "nominal": grid.nominal}
-
-
-def installed(plan: Plan) -> dict[str, str]:
-    """The versions of whatever decides the bits of a run."""
-    versions = {"python": platform.python_version()}
-    for name in (*PACKAGES, *(SIMULATORS if isinstance(plan.setup.task, AbstractHostTask) else ())):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
 
 
 def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:

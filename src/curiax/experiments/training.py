@@ -22,6 +22,13 @@ from .checkpoint import Snapshot
 from .spec import Plan
 
 
+def possible_layout(plan: Plan, wanted: int) -> int:
+    """As many devices as there are of those wanted; lanes take turns on what there is, and compute the same."""
+    if isinstance(plan.setup.task, AbstractHostTask):
+        return wanted
+    return len(devices.devices_for(len(plan.seeds), wanted))
+
+
 class Iteration(NamedTuple):
     """What comes out of an iteration: the metrics `[S, 1]`, and the state after it where it was asked for."""
 

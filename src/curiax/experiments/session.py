@@ -1,0 +1,96 @@
+"""One process's share of a run: what it knows of the processes before it, and under which conditions it may go on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import importlib.metadata
+import platform
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from .._errors import CheckpointError
+from ..envs import AbstractHostTask
+from .checkpoint import Snapshot
+from .spec import Plan
+from .training import possible_layout
+
+#: What decides the bits of a run on the host, beside the packages below.
+SIMULATORS = ("mujoco", "gymnasium", "numba")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "polars")
+#: What must not change in the middle of a run.
+DECISIVE = {*PACKAGES, *SIMULATORS} - {"polars"}
+
+
+class Session:
+    """One process's share of a run: its facts, added to those of the sessions before."""
+
+    def __init__(self, plan: Plan, begun: float) -> None:
+        self._plan, self._begun = plan, begun
+        self.versions = {name: version for name, version in installed(plan).items() if name in DECISIVE}
+        self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._before: Mapping[str, Any] = {}
+        self._continued: list[dict[str, Any]] = []
+
+    def follow(self, snapshot: Snapshot, allow_drift: bool) -> int:
+        """Take over from an earlier session; returns the layout of devices to continue with.
+
+        Refuses conditions that would change the last bits, unless that is allowed.
+        """
+        layout = possible_layout(self._plan, snapshot.facts["layout"])
+        drift = drifted(snapshot.facts, self.versions, layout)
+        if drift and not allow_drift:
+            raise CheckpointError(
+                f"this run was begun under other conditions ({', '.join(drift)}): continued here, its last bits would "
+                "not be those of an uninterrupted run. --allow-drift continues it, and the manifest says so."
+            )
+        self._before = snapshot.facts
+        told = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
+        self._continued = [*snapshot.facts["continued"], told]
+        return layout
+
+    def compiled(self) -> None:
+        """Training begins now."""
+        self._ready, self._busy = time.perf_counter(), time.process_time()
+
+    def facts(self) -> dict[str, Any]:
+        """Times of all sessions so far."""
+        seconds = self._before.get("seconds", {"start": 0.0, "train": 0.0, "cpu": 0.0})
+        # CPU time beside wall-clock: on a shared machine only the former compares methods.
+        spent = {
+            "start": self._ready - self._begun,
+            "train": time.perf_counter() - self._ready,
+            "cpu": time.process_time() - self._busy,
+        }
+        return {
+            "started": self._before.get("started", self._started),
+            "seconds": {name: round(seconds[name] + value, 3) for name, value in spent.items()},
+            "continued": self._continued,
+        }
+
+    def noted(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot with what a later session wants to know."""
+        return dataclasses.replace(
+            snapshot,
+            facts={**snapshot.facts, **self.facts(), "versions": self.versions, "platform": jax.default_backend()},
+        )
+
+
+def drifted(before: Mapping[str, Any], versions: Mapping[str, str], layout: int) -> list[str]:
+    """What is not as it was when a checkpoint was made, and decides the last bits."""
+    pairs = [(name, before["versions"].get(name), versions.get(name)) for name in {**before["versions"], **versions}]
+    pairs += [("devices", before["layout"], layout), ("platform", before["platform"], jax.default_backend())]
+    return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
+
+
+def installed(plan: Plan) -> dict[str, str]:
+    """The versions of whatever decides the bits of a run."""
+    versions = {"python": platform.python_version()}
+    for name in (*PACKAGES, *(SIMULATORS if isinstance(plan.setup.task, AbstractHostTask) else ())):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
