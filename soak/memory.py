@@ -1,7 +1,7 @@
 """Ten thousand iterations with checkpoints: memory and open files stay where they were.
 
-They are counted after a warm-up of two thousand more: TensorStore's threads, which write the checkpoints, take some
-twenty megabytes for themselves during the first hundred saves, and no more afterwards.
+They are counted after a warm-up of some thousand more: TensorStore's threads, which write the checkpoints, take some
+megabytes for themselves during the first hundred saves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from common import SETTINGS, STEPS, TASKS, say
 
 ITERATIONS = 10_000
 #: Of the iterations that are counted, so many more come before.
-WARM_UP = 0.2
+WARM_UP = 0.4
 #: So often that the warm-up holds as many saves as a night of training.
 SECONDS = 0.1
 

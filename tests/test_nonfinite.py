@@ -61,9 +61,7 @@ def places(plan: Any) -> list[Injection]:
 # --- found and named --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("task", "method"), [("mountain-car", "vime"), ("mountain-car", "ngu"), ("half-cheetah", "lbs")]
-)
+@pytest.mark.parametrize(("task", "method"), [("mountain-car", "ngu"), ("half-cheetah", "lbs")])
 def test_every_field_is_caught_in_its_iteration_and_named(task: str, method: str) -> None:
     """Seed, environment, field and step, or the gradient step; nothing is said of the other seed."""
     tried = trial(task, method)
@@ -125,7 +123,7 @@ def test_bounds_are_where_they_are_said_to_be() -> None:
     assert [int(first(jnp.asarray(flags))) for flags in ([[False, False], [True, True]], [False])] == [2, -1]
 
 
-@pytest.mark.parametrize("method", ["lbs", "vime"])
+@pytest.mark.parametrize("method", ["rnd", "lbs"])
 def test_no_false_alarm(method: str) -> None:
     """Observations up to ±1e6, not normalised; one that never changes; every episode one step long."""
     plan = plan_for(Wild, method, loop__normalise_obs=False, loop__extrinsic_weight=1.0)
@@ -163,7 +161,7 @@ class Wild(curiax.AbstractTask):
 # --- masked -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("task", "method"), [("mountain-car", "ngu"), ("half-cheetah", "ride")])
+@pytest.mark.parametrize(("task", "method"), [("mountain-car", "ngu"), ("half-cheetah", "lbs")])
 def test_masked_faults_are_counted_and_nothing_unsound_is_left(task: str, method: str) -> None:
     """One step or the gradient steps with the marked sample; everything that is kept and reported stays finite."""
     tried = trial(task, method, "mask")

@@ -16,6 +16,7 @@ Orbax's manager of steps is not used: arrays and digests must appear by one and 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -118,29 +119,45 @@ def refuse_nonfinite(snapshot: Snapshot, exempt: frozenset[str]) -> None:
             )
 
 
+def by_type(listed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The names of arrays for each of their types, in a fixed order."""
+    found: dict[str, list[str]] = {}
+    for name, kind in sorted(listed):
+        found.setdefault(kind, []).append(name)
+    return found
+
+
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Arrays by Orbax; it does not take empty ones, of which `step.json` says all there is to know."""
+    """Arrays by Orbax, those of one type joined in one row: it takes time and memory for each array it writes."""
     import orbax.checkpoint as ocp
 
+    groups = by_type((name, array.dtype.name) for name, array in arrays.items())
+    rows = {kind: np.concatenate([arrays[name].reshape(-1) for name in names]) for kind, names in groups.items()}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
-        writer.save(folder.absolute(), args=ocp.args.PyTreeSave({n: a for n, a in arrays.items() if a.size}))
+        # Nothing is lost with an empty row, which Orbax refuses: the names and shapes are in `step.json`.
+        writer.save(folder.absolute(), args=ocp.args.PyTreeSave({kind: row for kind, row in rows.items() if row.size}))
 
 
 def read_arrays(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The arrays that a `step.json` lists."""
     import orbax.checkpoint as ocp
 
+    sizes = {name: math.prod(about["shape"]) for name, about in listed.items()}
+    groups = by_type((name, about["dtype"]) for name, about in listed.items())
     wanted = {
-        name: ocp.RestoreArgs(restore_type=np.ndarray) for name, about in listed.items() if 0 not in about["shape"]
+        kind: ocp.RestoreArgs(restore_type=np.ndarray) for kind, names in groups.items() if any(map(sizes.get, names))
     }
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-        found = reader.restore(folder.absolute(), args=ocp.args.PyTreeRestore(restore_args=wanted))
-    if not isinstance(found, dict) or set(found) != set(wanted):
-        raise CheckpointError("holds other arrays than it should")
-    return {
-        name: found[name] if name in found else np.zeros(about["shape"], about["dtype"])
-        for name, about in listed.items()
-    }
+        rows = reader.restore(folder.absolute(), args=ocp.args.PyTreeRestore(restore_args=wanted))
+    found = {}
+    for kind, names in groups.items():
+        row = rows.get(kind, np.zeros(0, kind))
+        if row.size != sum(sizes[name] for name in names):
+            raise CheckpointError(f"holds {row.size} entries of {kind}, not as many as it should")
+        ends = np.cumsum([sizes[name] for name in names])
+        for name, part in zip(names, np.split(row, ends[:-1]), strict=True):
+            found[name] = part.reshape(listed[name]["shape"])
+    return found
 
 
 class Checkpoints:
