@@ -73,7 +73,11 @@ def disturb(victim: Victim, aimed: bool, deadline: float) -> dict[str, Any] | No
         if not aimed and victim.rng.random() < 0.002:
             break  # now and then before training begins: while it imports, reads or compiles
         time.sleep(0.01)
-    moment = time.monotonic() + victim.rng.uniform(0.0, 2.5)
+    if victim.rng.random() < 0.6:  # else it would often be killed before it has saved anything new
+        kept = steps_on_disk(checkpoints)
+        while process.poll() is None and steps_on_disk(checkpoints) == kept and time.monotonic() - begun < deadline:
+            time.sleep(0.005)
+    moment = time.monotonic() + victim.rng.uniform(0.0, 1.5)
     while process.poll() is None and time.monotonic() < moment:
         time.sleep(0.002)
     while aimed and process.poll() is None and not any(checkpoints.glob(".writing-*")):

@@ -135,6 +135,70 @@ def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
         curiax.run(experiment(), tmp_path / "run", progress=At(2, twice))
 
 
+def command(out: Path) -> subprocess.Popen[str]:
+    """`curiax run` as a person starts it, told to save often, and in the middle of its training."""
+    words = [
+        "run",
+        "mountain-car",
+        "--method",
+        "rnd",
+        "--seeds",
+        "2",
+        "--steps",
+        "1000000",
+        "--checkpoint-seconds",
+        "0.1",
+    ]
+    words += ["--loop.rollout", "128", "--ppo.epochs", "1", "--learner.epochs", "1", "--out", str(out)]
+    script = Path(sys.executable).with_name("curiax")
+    process = subprocess.Popen([script, *words], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("checkpoints/step-*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_the_command_saves_and_leaves_with_the_code_of_the_signal(number: int, code: int, tmp_path: Path) -> None:
+    process = command(tmp_path / "run")
+    before = max(steps(tmp_path / "run" / "checkpoints"))
+    process.send_signal(number)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    assert "To continue: curiax run mountain-car --method rnd" in said
+    assert max(steps(tmp_path / "run" / "checkpoints")) > before
+
+
+def test_the_command_leaves_at_once_at_the_second_interrupt(tmp_path: Path) -> None:
+    process = command(tmp_path / "run")
+    process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == 130, said
+    assert "left at once" in said or "To continue" in said
+
+
+def test_a_request_that_python_loses_is_granted_all_the_same() -> None:
+    """Raised inside a callback of the garbage collector, where exceptions are printed and forgotten."""
+    lost = """
+import gc, os, signal, time
+from curiax.experiments import interrupt
+signal.signal(signal.SIGTERM, interrupt.leave)
+interrupt.PATIENCE = 0.2
+gc.callbacks.append(lambda *_: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(0.01)))
+gc.collect()
+gc.callbacks.clear()
+time.sleep(20)
+"""
+    done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 143, done.stderr
+
+
 def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +253,21 @@ def test_a_damaged_step_is_named_and_set_aside_and_the_run_ends_as_it_would_have
     ):
         again = curiax.run(what, tmp_path / "run", options=EVERY_BORDER)
     assert again.manifest["digest"] == curiax.run(what).manifest["digest"]
+
+
+def test_one_damaged_metrics_file_has_a_copy_and_two_are_refused(tmp_path: Path) -> None:
+    what = experiment()
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    store = tmp_path / "run" / "checkpoints"
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    first = min(path.name for path in (store / "metrics").iterdir())
+    (store / "metrics" / first).write_bytes(b"")
+    assert curiax.run(what, tmp_path / "run").manifest["digest"] == curiax.run(what).manifest["digest"]
+    for copy in checkpoint.COPIES:
+        (tmp_path / "other" / "checkpoints" / copy / first).unlink()
+    with pytest.raises(CheckpointError, match=rf"metrics/{first} cannot be read, metrics-copy/{first} cannot be read"):
+        curiax.run(what, tmp_path / "other")
 
 
 def test_with_no_sound_step_left_the_run_is_refused_and_nothing_touched(tmp_path: Path) -> None:
@@ -399,7 +478,7 @@ def test_a_half_written_step_is_no_step(tmp_path: Path) -> None:
     (tmp_path / "metrics" / "000000001-000000002.safetensors").write_bytes(b"beyond the step")
     again = Checkpoints(tmp_path, IDENTITY, 3)
     assert again.newest(pytest.fail) is not None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics", "step-000000001"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics", "metrics-copy", "step-000000001"]
     assert len(list((tmp_path / "metrics").iterdir())) == 1
 
 
@@ -409,8 +488,9 @@ FACTS = {
     "versions": {},
     "platform": "cpu",
     "started": "now",
-    "seconds": {},
+    "seconds": {"start": 0.0, "train": 0.0, "cpu": 0.0},
     "continued": [],
+    "on_nonfinite": ["stop"],
 }
 
 
@@ -422,6 +502,11 @@ FACTS = {
         (("iteration",), None),
         (("metrics", 0, "name"), "../../etc/passwd"),
         (("arrays", "x", "shape"), [-1]),
+        (("arrays", "x", "dtype"), "object"),
+        (("facts", "seconds"), {"train": 1.0}),
+        (("facts", "lost"), {"abc": "why"}),
+        (("metrics",), []),
+        (("metrics", 0, "first"), 1),
     ],
 )
 def test_a_forged_step_is_damaged_though_its_digest_is_right(
@@ -449,7 +534,9 @@ def test_a_run_can_be_continued_with_another_choice_about_unsound_values(tmp_pat
             curiax.run(experiment(), tmp_path / name, progress=At(5, crash), options=options)
         again = curiax.run(experiment(), tmp_path / name, options=curiax.RunOptions(on_nonfinite=second))
         assert again.metrics["masked/steps"].to_list() == [0] * 30
-        assert again.manifest.get("on_nonfinite") == (second if second != "stop" else None)
+        assert again.manifest["on_nonfinite"] == [first, second]
+        with pytest.warns(UserWarning, match="was trained with --on-nonfinite .*mask"):
+            assert curiax.run(experiment(), tmp_path / name).reused
 
 
 def test_a_step_whose_text_was_changed_by_hand_is_damaged(tmp_path: Path) -> None:

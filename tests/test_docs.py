@@ -98,6 +98,20 @@ def test_measurements_on_the_host_become_tables(
     assert ratios[-1].endswith("2 cores of X; `python benchmarks/host.py`.")
 
 
+def test_what_was_measured_of_reliability_becomes_a_table_that_hides_no_failure(
+    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
+    assert "Not measured yet" in update_docs.reliability("", "")
+    runs = [{"task": "t", "iterations": 9, "growth_percent": 3.25, "megabytes": {}, "open_files": [7, 9]}]
+    entry = {"runs": runs, "commit": "abc", "python": "3.11", "passed": False}
+    (tmp_path / "reliability.json").write_text(json.dumps({"memory": entry}))
+    lines = update_docs.reliability("", "").splitlines()
+    (memory,) = [line for line in lines if "3.25" in line or "3.2" in line]
+    assert memory.endswith("| **no** |")
+    assert sum("not measured yet" in line for line in lines) == len(update_docs.SOAKS) - 1
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):

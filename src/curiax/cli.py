@@ -244,7 +244,8 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "task": result.plan.task_entry.name,
         "method": result.plan.method_entry.name,
         "preset": result.plan.experiment.preset,
-        "seeds": list(result.plan.seeds),
+        "seeds": [seed for seed in result.plan.seeds if str(seed) not in result.manifest.get("lost", {})],
+        "lost": result.manifest.get("lost", {}),
         "steps": result.plan.steps,
         "run_id": result.plan.run_id,
         "path": str(result.path),
@@ -760,11 +761,15 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def script() -> None:
     """The `curiax` command."""
-    from .experiments.interrupt import leave_at_second_interrupt
+    import warnings
 
-    # Leave through the front door when told to stop, so that an empty folder is removed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    from .experiments.interrupt import SIGNALS, leave, leave_at_second_interrupt
+
+    for number in SIGNALS:
+        signal.signal(number, leave)
     leave_at_second_interrupt()
+    # For people: what is the matter, not which line of ours says so.
+    warnings.formatwarning = lambda message, *_, **__: f"curiax: {message}\n"
     code = main()
     if code in (INTERRUPTED, TERMINATED):
         # XLA's compiler threads do not survive a regular exit in mid-work: they end in a segmentation fault.

@@ -2,7 +2,7 @@
 
     checkpoints/
       lock                                       who works on this run
-      metrics/000000000-000000120.safetensors    the metrics of these iterations, written once
+      metrics/000000000-000000120.safetensors    the metrics of these iterations, written once; a copy in metrics-copy/
       step-000000120/
         arrays/                                  the state after 120 iterations, by Orbax
         step.json                                whose state it is, and a digest of every array and metrics file
@@ -29,14 +29,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .._errors import CheckpointError, CuriaxError, NonFiniteError, OutputError
-from .._files import digest, digest_of_json, read_json, write_whole
+from .._files import digest, digest_of_json, read_bytes, read_json, write_whole
 from .manifest import Digest, Name, Said, checked
 
 FORMAT = "curiax-checkpoint-1"
-CHECKPOINTS, METRICS, ARRAYS, STEP = "checkpoints", "metrics", "arrays", "step.json"
+CHECKPOINTS, ARRAYS, STEP = "checkpoints", "arrays", "step.json"
+#: Metrics are written once and belong to all later steps, so a single file would be as good as all of them: two copies.
+COPIES = ("metrics", "metrics-copy")
+#: Bytes of one metrics file: far above what is gathered between two checkpoints.
+MOST_METRICS = 4 << 30
 STEP_NAME = re.compile(r"step-(\d{9,})")
 
 HostMetrics = Mapping[str, np.ndarray]
@@ -206,17 +210,14 @@ class Checkpoints:
             return
         data = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in joined(chunks).items()})
         name = f"{self.done:09d}-{last:09d}.safetensors"
-        folder = self.folder / METRICS
-        folder.mkdir(exist_ok=True)
-        fresh = folder / f".writing-{name}"
-        fresh.write_bytes(data)
-        synced(fresh)
-        os.replace(fresh, folder / name)
+        for copy in COPIES:
+            (self.folder / copy).mkdir(exist_ok=True)
+            write_whole(self.folder / copy / name, data)
         self.segments = [*self.segments, {"first": self.done, "last": last, "name": name, "digest": digest(data)}]
 
     def metrics(self) -> list[dict[str, np.ndarray]]:
         """The metrics of all steps so far, in order."""
-        return [read_segment(self.folder / METRICS, segment) for segment in self.segments]
+        return [read_segment(self.folder, segment) for segment in self.segments]
 
     def layout(self) -> int | None:
         """The layout of devices that a run was begun with; None for a new one. Refuses the steps of another run.
@@ -277,10 +278,10 @@ class Checkpoints:
             if path.name.startswith((".writing-", ".old-")):
                 shutil.rmtree(path, ignore_errors=True)
         known = {segment["name"] for segment in self.segments}
-        folder = self.folder / METRICS
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name not in known:
-                path.unlink(missing_ok=True)
+        for folder in (self.folder / copy for copy in COPIES):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.name not in known:
+                    path.unlink(missing_ok=True)
 
 
 def steps_in(folder: Path) -> list[Path]:
@@ -298,7 +299,7 @@ class ArraySaid(Said):
     """An array in a `step.json`."""
 
     shape: list[Annotated[int, Field(ge=0)]]
-    dtype: Name
+    dtype: Annotated[str, Field(pattern=r"^(bool|bfloat16|(float|u?int)\d{1,2})$")]
     digest: Digest
 
 
@@ -311,16 +312,25 @@ class SegmentSaid(Said):
     digest: Digest
 
 
+class SecondsSaid(Said):
+    """Times of the sessions so far."""
+
+    start: float
+    train: float
+    cpu: float
+
+
 class FactsSaid(Said):
     """What a later session must know."""
 
     layout: Annotated[int, Field(ge=1)]
-    lost: dict[str, str]
+    lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
     versions: dict[str, str]
     platform: Name
     started: Name
-    seconds: dict[str, float]
+    seconds: SecondsSaid
     continued: list[dict[str, Any]]
+    on_nonfinite: list[str]
 
 
 class StepSaid(Said):
@@ -332,6 +342,13 @@ class StepSaid(Said):
     arrays: dict[str, ArraySaid]
     files: dict[str, Digest]
     metrics: list[SegmentSaid]
+
+    @model_validator(mode="after")
+    def _whole(self) -> StepSaid:
+        borders = [0, *(segment.last for segment in self.metrics)]
+        if [segment.first for segment in self.metrics] != borders[:-1] or borders[-1] != self.iteration:
+            raise ValueError("the metrics are not those of all iterations")
+        return self
 
 
 def sealed(body: Mapping[str, Any]) -> bytes:
@@ -374,19 +391,23 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
         if array_digest(arrays[name]) != about:
             raise CheckpointError(f"{ARRAYS}: {name} does not match its digest")
     for segment in body["metrics"]:
-        check_segment(folder / METRICS, segment)
+        check_segment(folder, segment)
     return Snapshot(body["iteration"], arrays, body["facts"]), body["metrics"]
 
 
 def check_segment(folder: Path, segment: Mapping[str, Any]) -> bytes:
-    """The bytes of a metrics file, compared with its digest."""
-    try:
-        data = (folder / segment["name"]).read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{METRICS}/{segment['name']} cannot be read ({reason(error)})") from None
-    if digest(data) != segment["digest"]:
-        raise CheckpointError(f"{METRICS}/{segment['name']} does not match its digest")
-    return data
+    """The bytes of a metrics file, compared with its digest: of the first of its copies that matches."""
+    trouble = []
+    for copy in COPIES:
+        try:
+            data = read_bytes(folder / copy / segment["name"], MOST_METRICS, "")
+        except OutputError:
+            trouble.append(f"{copy}/{segment['name']} cannot be read")
+            continue
+        if digest(data) == segment["digest"]:
+            return data
+        trouble.append(f"{copy}/{segment['name']} does not match its digest")
+    raise CheckpointError(", ".join(trouble))
 
 
 def read_segment(folder: Path, segment: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -73,7 +73,9 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
         try:
             yield checkpoints
         finally:
-            if not steps_in(checkpoints) or (folder / MANIFEST).exists():
+            # Results without a manifest need them: they say that the folder is a run's.
+            left = {path.name for path in folder.iterdir()} - {CHECKPOINTS} if folder.is_dir() else set()
+            if (not steps_in(checkpoints) and not left) or MANIFEST in left:
                 shutil.rmtree(checkpoints, ignore_errors=True)
             if made:
                 with contextlib.suppress(OSError):

@@ -64,6 +64,22 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
             signal.signal(number, handler)
 
 
+#: Seconds after which a process that was told to leave, and had nothing to save, is ended whatever it does.
+PATIENCE = 3.0
+
+
+def leave(number: int, frame: FrameType | None = None) -> None:
+    """Leave in order where there is nothing to save; for the command line only.
+
+    Python raises wherever it happens to be, and inside a callback of the garbage collector an exception is lost: then
+    the process ends a little later all the same.
+    """
+    timer = threading.Timer(PATIENCE, os._exit, (128 + number,))
+    timer.daemon = True
+    timer.start()
+    raise Interrupted("stopped; finished runs and what was saved before are kept.", 128 + number)
+
+
 def leave_at_second_interrupt() -> None:
     """End this process at the second Ctrl-C, even while its main thread waits for a compiled program.
 

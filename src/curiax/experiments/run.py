@@ -93,6 +93,7 @@ def run(
         done = folder.existing_run(where, plan.identity)
         if done is not None:
             folder.tidy_up(where)
+            warn_of_choices(where, done, options)
             return RunResult(plan, folder.read_metrics(where, done), done, where, True)
         with folder.claimed(where, wait=options.wait) as checkpoints:
             if folder.read_manifest(where) is None:
@@ -119,13 +120,20 @@ def carry_out(
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
         manifest = describe(plan, facts)
-        if options.on_nonfinite != "stop":
-            manifest["on_nonfinite"] = options.on_nonfinite
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
         if where is not None and store is not None:
             keep(store.folder / ".finished", where, plan, training, manifest, table)
     return RunResult(plan, table, manifest, where, False)
+
+
+def warn_of_choices(where: Path, manifest: Mapping[str, Any], options: RunOptions) -> None:
+    """Say so where a finished run was made with another choice about unsound values than the one asked for."""
+    made = manifest.get("on_nonfinite", ["stop"])
+    if options.on_nonfinite not in made or len(made) > 1:
+        warnings.warn(
+            f"{where} was trained with --on-nonfinite {', then '.join(made)}; it is read as it is", stacklevel=3
+        )
 
 
 def keep(

@@ -35,6 +35,8 @@ class Session:
         self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._before: Mapping[str, Any] = {}
         self._continued: list[dict[str, Any]] = []
+        #: What was to happen to unsound values, session by session.
+        self._choices: list[str] = [plan.setup.on_nonfinite]
 
     def follow(self, snapshot: Snapshot, allow_drift: bool) -> int:
         """Take over from an earlier session; returns the layout of devices to continue with.
@@ -51,6 +53,7 @@ class Session:
         self._before = snapshot.facts
         told = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
         self._continued = [*snapshot.facts["continued"], told]
+        self._choices = list(dict.fromkeys([*snapshot.facts["on_nonfinite"], *self._choices]))
         return layout
 
     def compiled(self) -> None:
@@ -70,6 +73,7 @@ class Session:
             "started": self._before.get("started", self._started),
             "seconds": {name: round(seconds[name] + value, 3) for name, value in spent.items()},
             "continued": self._continued,
+            "on_nonfinite": self._choices,
         }
 
     def noted(self, snapshot: Snapshot) -> Snapshot:

@@ -19,7 +19,7 @@ from .loop import Setup
 
 #: No lane is further ahead of the slowest, nor of whoever takes what it delivers: a border that all lanes have still
 #: before them is never far away, and no heap of undelivered metrics grows.
-LEAD = 3
+LEAD = 2
 
 
 class Delivery(NamedTuple):
