@@ -88,8 +88,15 @@ def stop_and_continue(what: curiax.Experiment, out: Path, act: Callable[[], None
     return caught.value, curiax.run(what, out)
 
 
-@pytest.mark.parametrize("task", ["mountain-car", "half-cheetah", "gymnasium:CartPole-v1"])
-@pytest.mark.parametrize(("act", "error"), [(crash, MemoryError), (send(signal.SIGTERM), Interrupted)])
+@pytest.mark.parametrize(
+    ("task", "act", "error"),
+    [
+        ("mountain-car", crash, MemoryError),
+        ("mountain-car", send(signal.SIGTERM), Interrupted),
+        ("half-cheetah", send(signal.SIGTERM), Interrupted),
+        ("gymnasium:CartPole-v1", crash, MemoryError),
+    ],
+)
 def test_a_run_that_was_stopped_continues_to_the_same_bits(
     task: str, act: Callable[[], None], error: type[BaseException], tmp_path: Path
 ) -> None:
@@ -104,7 +111,7 @@ def test_a_run_that_was_stopped_continues_to_the_same_bits(
     )
 
 
-@pytest.mark.parametrize("method", ["lbs", "vime", "ride", "disagreement"])
+@pytest.mark.parametrize("method", ["vime", "ride"])
 def test_every_kind_of_method_continues_to_the_same_bits(method: str, tmp_path: Path) -> None:
     what = experiment(method=method)
     whole = curiax.run(what)
@@ -213,16 +220,9 @@ def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_folder_a_stop_is_a_stop() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        curiax.run(experiment(), progress=At(2, send(signal.SIGINT)))
-
-
-@pytest.mark.parametrize("task", ["mountain-car", "half-cheetah"])
-def test_kill_minus_nine(task: str, tmp_path: Path) -> None:
+def test_kill_minus_nine(tmp_path: Path) -> None:
     """The short form of soak/kill.py: one kill in the middle of a save, one at any moment."""
-    iterations = {"mountain-car": 300, "half-cheetah": 30}
-    found = kill.torment(kill.Victim(tmp_path, task, "lbs", 1, iterations[task]), 2, [True, False, False])
+    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 1, 300), 2, [True, False, False])
     assert found["equal"] == found["finished"] >= 1
     assert len(found["kills"]) == 2
 

@@ -328,7 +328,7 @@ def test_a_simulation_that_runs_away_costs_its_own_seed_only(value: str, tmp_pat
     assert set(result.manifest["lost"]) == {"0", "2"}
     left = sound.metrics.filter(sound.metrics["seed"].is_in([1, 3]))
     assert result.metrics.equals(left.select(result.metrics.columns))
-    reread = curiax.run(broken, tmp_path / "run")
+    reread = curiax.run(broken, tmp_path / "run", options=drop)
     assert reread.reused
     assert sorted(reread.final()) == [1, 3]
 
