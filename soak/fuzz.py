@@ -71,14 +71,19 @@ def make_originals(out: Path) -> None:
     (out / "kept" / "report.html").unlink()
 
 
-def sign_run(folder: Path) -> None:
-    """List the digests of a run's files in its manifest, as a finished run does."""
+def sign_run(folder: Path, *, files: bool = True) -> None:
+    """List the digests of a run's files in its manifest, as a finished run does, and seal it."""
     from curiax._files import digest
+    from curiax.experiments.manifest import FORMAT, seal
 
     file = folder / "manifest.json"
     manifest = json.loads(file.read_text())
     names = ("metrics.parquet", "agents.json", "agents.safetensors")
-    manifest["files"] = {name: digest((folder / name).read_bytes()) for name in names if (folder / name).is_file()}
+    if files:
+        manifest["files"] = {name: digest((folder / name).read_bytes()) for name in names if (folder / name).is_file()}
+        manifest["format"] = FORMAT
+    if files or "seal" in manifest:
+        manifest["seal"] = seal(manifest)
     file.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -291,8 +296,8 @@ def mutate(folder: Path, kind: str, originals: Path, outside: Path, rng: Rng) ->
         how += ", signed"
         try:
             sign_export(folder)
-            if kind == "run" and file.name != "manifest.json":
-                sign_run(folder)
+            if kind == "run":
+                sign_run(folder, files=file.name != "manifest.json")
         except Exception:
             how += " in vain"  # what cannot be parsed cannot be signed
     (folder / ".retensored").unlink(missing_ok=True)

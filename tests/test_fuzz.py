@@ -145,6 +145,24 @@ def test_a_changed_file_of_a_run_is_found_by_its_digest(originals: Path, tmp_pat
             read(run)
 
 
+def test_a_flipped_bit_in_a_manifest_is_found(originals: Path, tmp_path: Path) -> None:
+    """But for one that changes nothing of what it says, as in the white space."""
+    run = tmp_path / "run"
+    shutil.copytree(originals / "run", run)
+    data, told = (run / "manifest.json").read_bytes(), folder.read_manifest(run)
+    rng = np.random.default_rng(0)
+    found = 0
+    for place in rng.integers(len(data) * 8, size=300):
+        broken = bytearray(data)
+        broken[place // 8] ^= 1 << (place % 8)
+        (run / "manifest.json").write_bytes(broken)
+        try:
+            assert folder.read_manifest(run) in (told, None)
+        except OutputError:
+            found += 1
+    assert found > 250
+
+
 def test_a_table_larger_than_promised_is_refused_before_it_is_unpacked(originals: Path, tmp_path: Path) -> None:
     import polars as pl
 
@@ -154,7 +172,7 @@ def test_a_table_larger_than_promised_is_refused_before_it_is_unpacked(originals
     many.write_parquet(run / "metrics.parquet")
     assert (run / "metrics.parquet").stat().st_size < 1 << 20
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps(manifest | {"files": {}}))
+    (run / "manifest.json").write_text(json.dumps(manifest | {"files": {}, "format": "curiax-run-1"}))
     with pytest.raises(OutputError, match="it has 50,000,000 rows where its manifest says 100"):
         folder.read_metrics(run)
 

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from .._errors import BusyError, CuriaxError, OutputError
 from .._files import digest
 from .checkpoint import CHECKPOINTS, difference, steps_in, synced
-from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics
+from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
 
 if TYPE_CHECKING:
     import polars
@@ -149,7 +149,8 @@ def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> 
     with written(stage):
         table.write_parquet(stage / METRICS)
         files = {path.name: digest(path.read_bytes()) for path in sorted(stage.iterdir()) if path.name in OF_A_RUN}
-        text = json.dumps({"format": FORMAT, **manifest, "files": files}, indent=2, ensure_ascii=False)
+        whole = {"format": FORMAT, **manifest, "files": files}
+        text = json.dumps({**whole, "seal": seal(whole)}, indent=2, ensure_ascii=False)
         (stage / MANIFEST).write_text(text + "\n")
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .._errors import OutputError
-from .._files import damaged, digest, read_bytes, read_json
+from .._files import damaged, digest, digest_of_json, read_bytes, read_json
 
 if TYPE_CHECKING:
     import polars
 
-FORMAT = "curiax-run-1"
+#: Since version 0.4 a manifest is sealed: it holds a digest of itself.
+FORMAT, UNSEALED = "curiax-run-2", "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
 REMEDY = "remove the folder to run it again, or choose another --out."
 #: Bytes of a table, packed and unpacked: far above what the longest runs leave.
@@ -161,14 +162,21 @@ def checked(model: type[Model], data: Any, refuse: Callable[[str], OutputError])
         raise refuse(complaint(error)) from None
 
 
+def seal(manifest: Mapping[str, Any]) -> str:
+    """The digest of everything that a manifest says but this."""
+    return digest_of_json({name: said for name, said in manifest.items() if name != "seal"})
+
+
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
     file = folder / MANIFEST
     if not file.exists():
         return None
     data = read_json(file, REMEDY)
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    if not isinstance(data, dict) or data.get("format") not in (FORMAT, UNSEALED):
         return None
+    if data["format"] == FORMAT and data.get("seal") != seal(data):
+        raise damaged(file, "it does not match its own digest", REMEDY)
     checked(Manifest, data, lambda why: damaged(file, why, REMEDY))
     return data
 

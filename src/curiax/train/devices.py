@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,8 +39,45 @@ def prepare(count: int | None = None) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
+    remove_broken_programs(path)
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+#: When the cache was last looked over; what was written at about that time is looked at again.
+LOOKED_OVER, SLACK = ".looked-over", 60.0
+
+
+def remove_broken_programs(cache: Path) -> list[Path]:
+    """Remove what a process left in the cache that was killed, or had no disk left, while it wrote.
+
+    JAX neither writes its entries in one go nor ever replaces one: it would warn of a cut one at every start, and
+    compile anew each time. Only entries newer than the last look are read. Removing one that is just being written is
+    harmless: it is missed once.
+    """
+    marker, broken = cache / LOOKED_OVER, []
+    with contextlib.suppress(OSError):  # a cache is a convenience: whatever cannot be read or removed stays
+        since = marker.stat().st_mtime - SLACK if marker.exists() else 0.0
+        for entry in cache.glob("*-cache"):
+            if entry.stat().st_mtime >= since and is_cut(entry.read_bytes()):
+                entry.unlink(missing_ok=True)
+                broken.append(entry)
+        marker.touch()
+    return broken
+
+
+def is_cut(entry: bytes) -> bool:
+    """Whether a zlib stream is not whole; other compressions are not judged."""
+    if entry[:1] != b"\x78":
+        return not entry
+    stream = zlib.decompressobj()
+    try:
+        while entry and not stream.eof:
+            stream.decompress(entry, 1 << 20)
+            entry = stream.unconsumed_tail
+    except zlib.error:
+        return True
+    return not stream.eof
 
 
 def devices_for(seeds: int, count: int | None = None) -> Sequence[Any]:
