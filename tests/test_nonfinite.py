@@ -309,7 +309,9 @@ def test_a_dropped_seed_leaves_the_others_as_they_were(monkeypatch: pytest.Monke
 
 
 def test_a_masked_run_has_its_counts_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = run_with(monkeypatch, Injection("bonus", math.inf, 5, 2, 9, 1), "mask").metrics
+    result = run_with(monkeypatch, Injection("bonus", math.inf, 5, 2, 9, 1), "mask")
+    table = result.metrics
+    assert result.manifest["masked"] == {"steps": 1, "updates": 0}
     assert table["masked/steps"].to_list() == [0, 0, 0, 0, 0, 1]
     assert table["masked/updates"].to_list() == [0] * 6
     assert not [name for name in table.columns if name.startswith("unsound/")]

@@ -115,6 +115,13 @@ class SecondsSaid(Said):
     cpu: Seconds = 0.0
 
 
+class MaskedSaid(Said):
+    """What was left out for its unsound values, over all seeds: environment steps, and gradient steps."""
+
+    steps: Annotated[int, Field(ge=0)]
+    updates: Annotated[int, Field(ge=0)]
+
+
 class Manifest(Said):
     """What a run says of itself; fields with a default are missing in runs of early versions."""
 
@@ -132,6 +139,7 @@ class Manifest(Said):
     devices: Annotated[list[Text], Field(max_length=65_536)] | None = None
     started: Text | None = None
     lost: dict[Name, Text] | None = None
+    masked: MaskedSaid | None = None
     #: Digests of the files beside the manifest; early versions have none.
     files: Annotated[dict[Name, Digest], Field(max_length=64)] | None = None
 

@@ -122,6 +122,9 @@ def carry_out(
         manifest = describe(plan, facts)
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
+        masked = {name: int(np.sum(metrics.get(f"masked/{name}", 0))) for name in ("steps", "updates")}
+        if any(masked.values()):
+            manifest["masked"] = masked
         if where is not None and store is not None:
             keep(store.folder / ".finished", where, plan, training, manifest, table)
     return RunResult(plan, table, manifest, where, False)

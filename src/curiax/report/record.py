@@ -94,6 +94,13 @@ class Record:
         return tuple(finished(self.facts))
 
     @property
+    def masked(self) -> str:
+        """What was left out for its unsound values, in words; empty where nothing was."""
+        told = self.facts.get("masked") or {}
+        kinds = {"steps": "environment steps", "updates": "gradient steps"}
+        return " and ".join(f"{told[name]:,} {kind}" for name, kind in kinds.items() if told.get(name))
+
+    @property
     def lost(self) -> Mapping[int, str]:
         """The seeds whose simulation was lost, and what was said of it."""
         return {int(seed): why for seed, why in (self.facts.get("lost") or {}).items()}
@@ -180,8 +187,7 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
-    if manifest.get("lost"):
-        facts["lost"] = dict(manifest["lost"])
+    facts |= {name: dict(manifest[name]) for name in ("lost", "masked") if manifest.get(name)}
     return Record(facts, steps[at], curves, steps[moments], maps)
 
 
