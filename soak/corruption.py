@@ -22,8 +22,10 @@ from common import SETTINGS, STEPS, TASKS, say
 
 import curiax
 from curiax._errors import CheckpointError, OutputError
-from curiax.experiments.checkpoint import Checkpoints, Snapshot, state_digest
+from curiax.experiments.arrays import state_digest
+from curiax.experiments.checkpoint import Checkpoints
 from curiax.experiments.progress import Silent
+from curiax.experiments.step import Snapshot
 
 Damage = Callable[[Path, Path, random.Random], None]
 

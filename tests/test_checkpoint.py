@@ -27,10 +27,12 @@ from small import SMALL
 
 import curiax
 from curiax._errors import BusyError, CheckpointError, Interrupted
-from curiax.experiments import checkpoint, folder, session
+from curiax.experiments import checkpoint, folder, session, step
 from curiax.experiments import run as running
-from curiax.experiments.checkpoint import Checkpoints, Snapshot
+from curiax.experiments.checkpoint import Checkpoints
+from curiax.experiments.keeper import Keeper, exempt_from
 from curiax.experiments.progress import Silent
+from curiax.experiments.step import Snapshot
 from curiax.train import devices
 from curiax.train.lanes import LEAD, Border
 
@@ -55,13 +57,13 @@ class At(Silent):
 @pytest.fixture(autouse=True)
 def written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training waits for every checkpoint, so that tests know which ones there are."""
-    save = checkpoint.Keeper.save
+    save = Keeper.save
 
-    def save_and_wait(keeper: checkpoint.Keeper, snapshot: Snapshot) -> None:
+    def save_and_wait(keeper: Keeper, snapshot: Snapshot) -> None:
         save(keeper, snapshot)
         keeper.wait()
 
-    monkeypatch.setattr(checkpoint.Keeper, "save", save_and_wait)
+    monkeypatch.setattr(Keeper, "save", save_and_wait)
 
 
 def send(number: int) -> Callable[[], None]:
@@ -276,7 +278,7 @@ def test_one_damaged_metrics_file_has_a_copy_and_two_are_refused(tmp_path: Path)
     first = min(path.name for path in (store / "metrics").iterdir())
     (store / "metrics" / first).write_bytes(b"")
     assert curiax.run(what, tmp_path / "run").manifest["digest"] == curiax.run(what).manifest["digest"]
-    for copy in checkpoint.COPIES:
+    for copy in step.COPIES:
         (tmp_path / "other" / "checkpoints" / copy / first).unlink()
     with pytest.raises(CheckpointError, match=rf"metrics/{first} cannot be read, metrics-copy/{first} cannot be read"):
         curiax.run(what, tmp_path / "other")
@@ -403,7 +405,7 @@ from small import SMALL
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 what = curiax.Experiment("mountain-car", "lbs", seeds=2, steps=128 * 400, settings=SMALL)
 try:
-    curiax.run(what, sys.argv[1], options=curiax.RunOptions(checkpoint_seconds=0.2))
+    curiax.run(what, sys.argv[1], options=curiax.RunOptions(checkpoint_seconds=0.0))
 except curiax.CuriaxError as error:
     print(error)
     sys.exit(error.exit_code)
@@ -413,10 +415,17 @@ except curiax.CuriaxError as error:
 def test_a_disk_that_takes_no_more_bytes_for_real(tmp_path: Path) -> None:
     """The kernel refuses to let files grow: Orbax's own errors, not ours, must become a message."""
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "run")], capture_output=True, text=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", FULL, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        env={**os.environ, "CURIAX_CACHE": "off"},  # whose files could not grow either
     )
     assert done.returncode == 1, done.stderr[-2000:]
     assert "could not be written" in done.stdout
+    assert "File too large" in done.stdout
+    assert "tensorstore" not in done.stdout.lower()
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("when", [3, 10])
@@ -472,7 +481,7 @@ def test_any_arrays_come_back_as_they_were(arrays: dict[str, np.ndarray]) -> Non
 def test_nothing_that_is_not_finite_is_ever_written(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
     begun = {"fine": np.zeros(2), "meant": np.array([np.inf, 0.0])}
-    keeper = checkpoint.Keeper(store, 0.0, checkpoint.exempt_from(begun))
+    keeper = Keeper(store, 0.0, exempt_from(begun))
     keeper.add({"m": np.zeros((1, 1))})
     with pytest.raises(curiax.NonFiniteError, match="in fine after iteration 1: no checkpoint was written"):
         keeper.save(Snapshot(1, {**begun, "fine": np.array([0.0, np.nan])}, {}))
@@ -532,7 +541,7 @@ def test_a_forged_step_is_damaged_though_its_digest_is_right(
     for name in place[:-1]:
         part = part[name]
     part[place[-1]] = value
-    path.write_bytes(checkpoint.sealed(body))
+    path.write_bytes(step.sealed(body))
     with pytest.raises(CheckpointError, match=r"step.json is not what Curiax writes"):
         store.newest(pytest.fail)
     assert store.layout() is None

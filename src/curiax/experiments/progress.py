@@ -12,7 +12,7 @@ import numpy as np
 
 
 class AbstractProgress(abc.ABC):
-    """Told about a run at every chunk border."""
+    """Told about a run after every iteration."""
 
     @abc.abstractmethod
     def start(self, title: str, iterations: int, steps: int) -> None:

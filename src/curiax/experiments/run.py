@@ -25,8 +25,10 @@ from .._types import Grid
 from ..envs import AbstractTask
 from ..train import devices
 from . import folder, saved
-from .checkpoint import Checkpoints, Keeper, exempt_from, joined, state_digest
+from .arrays import state_digest
+from .checkpoint import Checkpoints, joined
 from .interrupt import Stop, listening
+from .keeper import Keeper, exempt_from
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
@@ -241,9 +243,9 @@ def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str
     return {name: value[kept] for name, value in metrics.items()}
 
 
-def contain_faults(plan: Plan, chunk: Mapping[str, np.ndarray], begun: int, lost: dict[int, str]) -> None:
+def contain_faults(plan: Plan, metrics: Mapping[str, np.ndarray], begun: int, lost: dict[int, str]) -> None:
     """Stop at the first unsound value and say whose it is, or note the seeds that are lost by it."""
-    for fault in find_faults(plan, chunk, begun):
+    for fault in find_faults(plan, metrics, begun):
         if plan.setup.on_nonfinite != "drop":
             raise NonFiniteError(fault.error)
         lost.setdefault(fault.seed, fault.message)

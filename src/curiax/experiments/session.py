@@ -15,8 +15,8 @@ import jax
 
 from .._errors import CheckpointError
 from ..envs import AbstractHostTask
-from .checkpoint import Snapshot
 from .spec import Plan
+from .step import Snapshot
 from .training import possible_layout
 
 #: What decides the bits of a run on the host, beside the packages below.

@@ -1,4 +1,4 @@
-"""From the metrics of a chunk to findings: which seed met a value that no computation should see, where, and whose.
+"""From metrics to findings: which seed met a value that no computation should see, where, and whose.
 
 Every iteration reports, as `unsound/<field>`, where the first such value of each field was (`train/loop.py`): a flat
 index `t · N + n` of the rollout, or the number of a gradient step; −1 for none. Steps are counted as `_sound.spot`
@@ -58,13 +58,13 @@ class Fault:
         return f"{self.message}. The run was stopped. {ADVICE} {GO_ON}"
 
 
-def find_faults(plan: Plan, chunk: Mapping[str, np.ndarray], begun: int) -> list[Fault]:
-    """The first fault of every seed that has one in a chunk of metrics `[S, K]`, the earliest iteration first.
+def find_faults(plan: Plan, metrics: Mapping[str, np.ndarray], begun: int) -> list[Fault]:
+    """The first fault of every seed that has one in metrics `[S, K]`, the earliest iteration first.
 
-    `begun` is the number of iterations before the chunk. Where unsound values are masked, only those that got past it
+    `begun` is the number of iterations before them. Where unsound values are masked, only those that got past it
     are faults.
     """
-    found = {name: chunk[PREFIX + name] for name in (LEARNT if plan.setup.mask else FIELDS)}
+    found = {name: metrics[PREFIX + name] for name in (LEARNT if plan.setup.mask else FIELDS)}
     faulty = np.any([places >= 0 for places in found.values()], axis=0)
     faults = []
     for s in np.flatnonzero(faulty.any(axis=1)):

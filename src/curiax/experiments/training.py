@@ -18,8 +18,8 @@ from ..train.batch import compile_chunk, first_states, host_copies, is_key, padd
 from ..train.hosted import LEARNT, Lane
 from ..train.lanes import Border, open_lanes, run_lanes
 from . import saved
-from .checkpoint import Snapshot
 from .spec import Plan
+from .step import Snapshot
 
 
 def possible_layout(plan: Plan, wanted: int) -> int:

@@ -1,0 +1,95 @@
+"""Keeps a run's metrics, and writes its checkpoints beside the training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from .._errors import CuriaxError, NonFiniteError
+from .checkpoint import Checkpoints, HostMetrics, steps_in
+from .step import Snapshot, reason
+
+
+class Keeper:
+    """Keeps the metrics of a run and writes checkpoints beside training, in one thread, never two at a time.
+
+    Metrics that a checkpoint holds leave the memory; without a store all stay there, and no checkpoint is ever due.
+    """
+
+    def __init__(self, store: Checkpoints | None, seconds: float, exempt: frozenset[str] = frozenset()) -> None:
+        self._store, self._seconds, self._exempt = store, seconds, exempt
+        self._parts: list[HostMetrics] = []
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="curiax-checkpoint")
+        self._writing: Future[None] | None = None
+        self._last = time.monotonic()
+        #: The newest iteration that is safe on the disk.
+        self.saved = 0 if store is None else store.done
+
+    def add(self, metrics: HostMetrics) -> None:
+        """The metrics of one more iteration; raises what went wrong with the last checkpoint."""
+        self._parts.append(metrics)
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for another checkpoint, and the last one is written."""
+        waited = time.monotonic() - self._last
+        return self._store is not None and self._writing is None and waited >= self._seconds
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Begin to write a checkpoint; the state is checked at once, the rest happens beside training."""
+        refuse_nonfinite(snapshot, self._exempt)
+        self.wait()
+        parts, self._parts, self._last = self._parts, [], time.monotonic()
+        self._writing = self._pool.submit(self._save, snapshot, parts)
+
+    def _save(self, snapshot: Snapshot, parts: Sequence[HostMetrics]) -> None:
+        assert self._store is not None
+        try:
+            self._store.save(snapshot, parts)
+        except Exception as error:
+            left = steps_in(self._store.folder)
+            kept = f"{left[-1].name} is intact" if left else "None is there from before"
+            raise CuriaxError(
+                f"the checkpoint of iteration {snapshot.iteration} could not be written to {self._store.folder}: "
+                f"{reason(error)}. {kept}; see to the disk, then the same command continues."
+            ) from error
+        self.saved = snapshot.iteration
+
+    def wait(self) -> None:
+        """Until the last checkpoint is written; raises what went wrong with it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def metrics(self) -> list[HostMetrics]:
+        """All metrics so far, in order."""
+        return [*(self._store.metrics() if self._store is not None else ()), *self._parts]
+
+    def close(self) -> None:
+        """End the thread, when what it writes is written."""
+        self._pool.shutdown()
+
+
+def finite(array: np.ndarray) -> bool:
+    """Whether every entry is; whole numbers and text always are."""
+    return array.dtype.kind in "biuSU" or bool(np.isfinite(array).all())
+
+
+def exempt_from(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
+    """The arrays that hold NaN or infinity from the beginning: a constant that a method wants so."""
+    return frozenset(name for name, array in arrays.items() if not finite(array))
+
+
+def refuse_nonfinite(snapshot: Snapshot, exempt: frozenset[str]) -> None:
+    """No checkpoint holds NaN or infinity, but for arrays that were begun with one on purpose."""
+    for name, array in snapshot.arrays.items():
+        if name not in exempt and not finite(array):
+            raise NonFiniteError(
+                f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written. Look for "
+                "divisions by 0, logarithms, overflow, or a learning rate that is too high."
+            )
