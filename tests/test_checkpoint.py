@@ -30,6 +30,7 @@ from curiax._errors import BusyError, CheckpointError, Interrupted
 from curiax.experiments import checkpoint, folder, session, step
 from curiax.experiments import run as running
 from curiax.experiments.checkpoint import Checkpoints
+from curiax.experiments.interrupt import TOGETHER
 from curiax.experiments.keeper import Keeper, exempt_from
 from curiax.experiments.progress import Silent
 from curiax.experiments.step import Snapshot
@@ -138,10 +139,22 @@ def test_being_told_to_stop_says_how_to_continue(tmp_path: Path) -> None:
 def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
     def twice() -> None:
         send(signal.SIGINT)()
+        time.sleep(2 * TOGETHER)
         send(signal.SIGINT)()
 
     with pytest.raises(Interrupted, match="left at once"):
         curiax.run(experiment(), tmp_path / "run", progress=At(2, twice))
+
+
+def test_interrupts_that_come_together_are_one(tmp_path: Path) -> None:
+    """As `timeout --signal INT` sends them: to the process, and to its group."""
+
+    def together() -> None:
+        send(signal.SIGINT)()
+        send(signal.SIGINT)()
+
+    with pytest.raises(Interrupted, match="all of it saved"):
+        curiax.run(experiment(), tmp_path / "run", progress=At(2, together))
 
 
 def command(out: Path) -> subprocess.Popen[str]:
@@ -173,7 +186,8 @@ def command(out: Path) -> subprocess.Popen[str]:
 def test_the_command_saves_and_leaves_with_the_code_of_the_signal(number: int, code: int, tmp_path: Path) -> None:
     process = command(tmp_path / "run")
     before = max(steps(tmp_path / "run" / "checkpoints"))
-    process.send_signal(number)
+    for _ in range(2):  # as one
+        process.send_signal(number)
     said = process.communicate(timeout=30)[1]
     assert process.returncode == code, said
     assert "Traceback" not in said

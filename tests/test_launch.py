@@ -27,6 +27,7 @@ from curiax import CuriaxError, Experiment, RunOptions, UsageError, run
 from curiax._errors import Interrupted
 from curiax.cli import main
 from curiax.experiments.folder import read_metrics
+from curiax.experiments.interrupt import TOGETHER
 from curiax.launch import (
     AbstractLauncher,
     Ending,
@@ -299,7 +300,12 @@ def test_told_to_stop_the_driver_asks_every_worker_then_insists(
 
 def test_a_second_interrupt_leaves_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = Deaf(99)
-    monkeypatch.setattr(launcher, "stop", lambda call, force: os.kill(os.getpid(), signal.SIGINT))
+
+    def again(call: Any, *, force: bool) -> None:
+        time.sleep(2 * TOGETHER)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(launcher, "stop", again)
     begun = time.monotonic()
     with pytest.raises(Interrupted, match="left at once"):
         launch(scripted(tmp_path, launcher.scripts), launcher, show.Nothing())

@@ -39,6 +39,8 @@ class OutputError(CuriaxError):
 class CheckpointError(OutputError):
     """A checkpoint is damaged, or none is left that could be continued."""
 
+    exit_code = 1
+
 
 class BusyError(OutputError):
     """Another process works on the same run."""

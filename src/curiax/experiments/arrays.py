@@ -6,7 +6,7 @@ import functools
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,17 @@ def orbax() -> Any:
     return orbax.checkpoint
 
 
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """An array's bytes in a row."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
 def array_digest(array: np.ndarray) -> dict[str, Any]:
     """An array's shape, type and digest."""
     return {
         "shape": list(array.shape),
         "dtype": array.dtype.name,
-        "digest": digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data),
+        "digest": digest(as_bytes(array).data),
     }
 
 
@@ -44,40 +49,32 @@ def state_digest(arrays: Mapping[str, np.ndarray]) -> str:
     return digest(text.encode())
 
 
-def by_type(listed: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names of arrays for each of their types, in a fixed order."""
-    found: dict[str, list[str]] = {}
-    for name, kind in sorted(listed):
-        found.setdefault(kind, []).append(name)
-    return found
+#: The one array that Orbax writes: its time, its memory and what it prints of errors go by their number.
+ROW = "state"
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Arrays by Orbax, those of one type joined in one row: it takes time and memory for each array it writes."""
+    """Arrays by Orbax, as one row of bytes; `step.json` has their names, types and shapes."""
     ocp = orbax()
-    groups = by_type((name, array.dtype.name) for name, array in arrays.items())
-    rows = {kind: np.concatenate([arrays[name].reshape(-1) for name in names]) for kind, names in groups.items()}
+    row = np.concatenate([as_bytes(array) for array in arrays.values()])
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as writer:
-        # Nothing is lost with an empty row, which Orbax refuses: the names and shapes are in `step.json`.
-        writer.save(folder.absolute(), args=ocp.args.PyTreeSave({kind: row for kind, row in rows.items() if row.size}))
+        # Orbax refuses a row of nothing, and nothing is lost without it.
+        writer.save(folder.absolute(), args=ocp.args.PyTreeSave({ROW: row} if row.size else {}))
 
 
 def read_arrays(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """The arrays that a `step.json` lists."""
     ocp = orbax()
-    sizes = {name: math.prod(about["shape"]) for name, about in listed.items()}
-    groups = by_type((name, about["dtype"]) for name, about in listed.items())
-    wanted = {
-        kind: ocp.RestoreArgs(restore_type=np.ndarray) for kind, names in groups.items() if any(map(sizes.get, names))
-    }
+    sizes = [math.prod(about["shape"]) * np.dtype(about["dtype"]).itemsize for about in listed.values()]
+    wanted = {ROW: ocp.RestoreArgs(restore_type=np.ndarray)} if any(sizes) else {}
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
         rows = reader.restore(folder.absolute(), args=ocp.args.PyTreeRestore(restore_args=wanted))
-    found = {}
-    for kind, names in groups.items():
-        row = rows.get(kind, np.zeros(0, kind))
-        if row.size != sum(sizes[name] for name in names):
-            raise CheckpointError(f"holds {row.size} entries of {kind}, not as many as it should")
-        ends = np.cumsum([sizes[name] for name in names])
-        for name, part in zip(names, np.split(row, ends[:-1]), strict=True):
-            found[name] = part.reshape(listed[name]["shape"])
-    return found
+    row = rows.get(ROW, np.zeros(0, np.uint8))
+    if row.size != sum(sizes):
+        raise CheckpointError(f"holds {row.size} bytes, not the {sum(sizes)} that it should")
+    parts = np.split(row, np.cumsum(sizes)[:-1])
+    return {
+        # A copy each, so that every array lies where its type wants it.
+        name: part.copy().view(about["dtype"]).reshape(about["shape"])
+        for (name, about), part in zip(listed.items(), parts, strict=True)
+    }

@@ -7,12 +7,15 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 from .._errors import Interrupted
 
+#: Signals within so many seconds are one: `timeout` and terminals send them to a process and again to its group.
+TOGETHER = 0.3
 #: What ends a run in order; Windows has only the first.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -22,6 +25,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.at = 0.0
         #: False as long as there is nothing to save, so that a request is granted at once.
         self.training = False
 
@@ -46,10 +50,10 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
         return
 
     def take(number: int, frame: FrameType | None) -> None:
-        if stop.signal is not None and number == signal.SIGINT:
+        if stop.signal is not None and number == signal.SIGINT and time.monotonic() - stop.at > TOGETHER:
             raise Interrupted("left at once; what was saved before is kept.", 128 + number)
         if stop.signal is None:
-            stop.signal = number
+            stop.signal, stop.at = number, time.monotonic()
             if not stop.training:
                 raise Interrupted(
                     "stopped before training began; whatever was saved before is as it was.", stop.exit_code
@@ -91,11 +95,16 @@ def leave_at_second_interrupt() -> None:
     signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
 
     def watch(kept: socket.socket) -> None:
-        interrupts = 0
-        while interrupts < 2:
-            heard = ours.recv(64)
-            interrupts += heard.count(signal.SIGINT)
-        # The message must not wait for a lock that the main thread may hold.
+        first = None
+        while True:
+            if signal.SIGINT in ours.recv(64):
+                now = time.monotonic()
+                first = first or now
+                if now - first > TOGETHER:
+                    break
+        # The message must not wait for a lock that the main thread may hold. A progress bar hides the cursor.
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h")
         os.write(2, b"\ncuriax: left at once; what was saved before is kept.\n")
         os._exit(128 + signal.SIGINT)
 

@@ -23,7 +23,7 @@ from .._files import digest, digest_of_json, read_bytes, read_json
 from .arrays import array_digest, read_arrays
 from .manifest import Digest, Name, Said, checked
 
-FORMAT = "curiax-checkpoint-1"
+FORMAT = "curiax-checkpoint-2"
 ARRAYS, STEP = "arrays", "step.json"
 #: Metrics are written once and belong to all later steps, so a single file would be as good as all of them: two copies.
 COPIES = ("metrics", "metrics-copy")

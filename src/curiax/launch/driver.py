@@ -130,8 +130,8 @@ def interrupted(entries: Sequence[Entry], exit_code: int) -> Interrupted:
     """What to say when all have left."""
     done = sum(entry.state in ("done", "read") for entry in entries)
     return Interrupted(
-        f"stopped: {done} of {len(entries)} runs are finished, the others wait where they were saved. "
-        "The same command continues.",
+        f"stopped: {done} of {len(entries)} runs are finished. The same command continues the others from what they "
+        "have saved.",
         exit_code,
     )
 
