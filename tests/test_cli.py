@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from curiax.cli import main, option, seeds_from
+from curiax.cli import main
+from curiax.cli._arguments import seeds_from
+from curiax.cli.run import option
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.suites import SUITES
 

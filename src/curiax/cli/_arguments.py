@@ -1,0 +1,60 @@
+"""What commands are told: arguments as a dataclass, seeds, and how runs are carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .._errors import UsageError
+
+if TYPE_CHECKING:
+    from ..experiments.options import RunOptions
+
+
+def parse(kind: Any, args: Sequence[str], command: str, description: str) -> Any:
+    """Arguments as a dataclass; help and mistakes exit here, with code 0 and 2."""
+    import tyro
+
+    return tyro.cli(kind, args=list(args), prog=f"curiax {command}", description=description)
+
+
+def seeds_from(text: str) -> int | tuple[int, ...]:
+    """`8` is seeds 0 to 7; `0,1,5` and `2000-2031` are those seeds; `5,` is seed 5 alone."""
+    from ..experiments.spec import MOST_SEEDS
+
+    try:
+        if text.strip().isdigit():
+            return int(text)
+        chosen: list[int] = []
+        for part in filter(None, (piece.strip() for piece in text.split(","))):
+            first, dash, last = part.partition("-")
+            if dash and int(last) - int(first) >= MOST_SEEDS:
+                raise UsageError(f"--seeds {text!r}: at most {MOST_SEEDS} seeds can be trained at once.")
+            chosen += range(int(first), int(last) + 1) if dash else [int(first)]
+        return tuple(chosen)
+    except ValueError:
+        raise UsageError(
+            f"--seeds {text!r}: give a number of seeds (8), a list (0,1,5) or a range (2000-2031)."
+        ) from None
+
+
+def option_fields() -> list[tuple[Any, ...]]:
+    """How a run is carried out, as arguments of a command."""
+    import tyro
+
+    from .._settings import descriptions, signature
+    from ..experiments.options import RunOptions
+
+    told = descriptions(RunOptions)
+    return [
+        (name, Annotated[kind, tyro.conf.arg(help=told[name])], default)
+        for name, (kind, default) in signature(RunOptions).items()
+    ]
+
+
+def options_of(said: Any) -> RunOptions:
+    """The options that were said."""
+    from ..experiments.options import RunOptions
+
+    return RunOptions(**{field.name: getattr(said, field.name) for field in dataclasses.fields(RunOptions)})

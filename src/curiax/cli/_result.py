@@ -1,0 +1,78 @@
+"""A finished run, for machines and for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..experiments.run import RunResult
+
+
+def run_summary(result: RunResult) -> dict[str, Any]:
+    """A finished run for machines."""
+    from ..report.statistics import interval
+
+    coverage = sorted(name for name in result.metrics.columns if name.startswith(("coverage/", "reachable/")))
+    final = {name: list(result.final(name).values()) for name in coverage}
+    most = {f"coverage/{grid.name}": 100.0 * grid.size / grid.nominal for grid in result.plan.setup.task.grids}
+
+    def possible(name: str, band: tuple[float, float] | None) -> tuple[float, float] | None:
+        """An interval within what there is to cover."""
+        high = most.get(name, 100.0)
+        return band and (max(0.0, min(band[0], high)), max(0.0, min(band[1], high)))
+
+    return {
+        "task": result.plan.task_entry.name,
+        "method": result.plan.method_entry.name,
+        "preset": result.plan.experiment.preset,
+        "seeds": [seed for seed in result.plan.seeds if str(seed) not in result.manifest.get("lost", {})],
+        "lost": result.manifest.get("lost", {}),
+        "masked": result.manifest.get("masked", {}),
+        "steps": result.plan.steps,
+        "run_id": result.plan.run_id,
+        "path": str(result.path),
+        "reused": result.reused,
+        "seconds": result.manifest["seconds"],
+        "final": {
+            name: {"mean": sum(values) / len(values), "interval": possible(name, interval(values)), "values": values}
+            for name, values in final.items()
+        },
+    }
+
+
+def run_text(result: RunResult, asked: int | None) -> str:
+    """A finished run for people."""
+    data = run_summary(result)
+    lines = [
+        f"{data['method']} on {data['task']} ({data['preset']}): {len(data['seeds'])} seeds x {data['steps']:,} steps"
+    ]
+    if asked is not None and asked != data["steps"]:
+        lines.append(f"  {asked:,} steps asked for; whole rollouts make {data['steps']:,}")
+    for grid in result.plan.setup.task.grids:
+        found = data["final"][f"coverage/{grid.name}"]
+        band = found["interval"]
+        text = f"  coverage ({grid.name:5s}) {found['mean']:5.1f} %"
+        few = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
+        text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else f"  ({few}: no interval)"
+        share = data["final"].get(f"reachable/{grid.name}")
+        lines.append(text + (f", {share['mean']:.1f} % of the {grid.reachable} reachable" if share else ""))
+    if not result.plan.setup.task.grids:
+        lines.append("  this task counts no cells; see the metrics table")
+    seconds = data["seconds"]
+    lines.append(
+        "  already finished before, read from its folder"
+        if data["reused"]
+        else f"  {seconds['start']:.1f} s to start (check, compile), {seconds['train']:.1f} s to train"
+    )
+    continued = result.manifest.get("continued") or []
+    if continued:
+        step = continued[-1]["iteration"] * (data["steps"] // result.plan.iterations)
+        times = f"{len(continued)} times, the last time" if len(continued) > 1 else "once,"
+        lines.append(f"  continued {times} from step {step:,}")
+    if data["masked"]:
+        lines.append(
+            "  unsound values were masked: {steps:,} environment steps, {updates:,} gradient steps".format(
+                **data["masked"]
+            )
+        )
+    return "\n".join([*lines, f"  {data['path']}"])

@@ -1,0 +1,63 @@
+"""`curiax check`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+from .._errors import CuriaxError, UsageError
+from ._arguments import parse
+
+
+def command_check(args: list[str]) -> int:
+    """Hold a method or task to the contract."""
+    import tyro
+
+    from ..curiosity import AbstractCuriosity
+    from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask
+    from ..experiments.registry import GYMNASIUM, METHODS, TASKS, find_method, load_class
+    from ..experiments.spec import Experiment, resolve
+    from ..testing import fleet_checks, method_checks, task_checks
+
+    def of_task(name: str) -> Iterator[tuple[str, Callable[[], None]]]:
+        task = resolve(Experiment(name, "random")).setup.task
+        if isinstance(task, AbstractHostTask):
+            return fleet_checks(lambda: task)
+        assert isinstance(task, AbstractTask)
+        return task_checks(lambda: task)
+
+    field = (
+        "name",
+        Annotated[
+            tyro.conf.Positional[str], tyro.conf.arg(help="module:Class, or a name of `curiax list`", metavar="NAME")
+        ],
+    )
+    kind = dataclasses.make_dataclass("Check", [field], frozen=True)
+    said = parse(kind, args, "check", "Run the contract suite on a method or a task.")
+    if said.name in METHODS:
+        entry = METHODS[said.name]
+        checks = method_checks(entry.cls, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
+    elif said.name in TASKS or said.name.startswith(GYMNASIUM):
+        checks = of_task(said.name)
+    else:
+        cls = load_class(said.name, "method or task", {**METHODS, **TASKS})
+        if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
+            checks = method_checks(find_method(cls).cls)
+        elif isinstance(cls, type) and issubclass(cls, AbstractAnyTask):
+            checks = of_task(said.name)
+        else:
+            raise UsageError(
+                f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask or AbstractHostTask."
+            )
+    passed = 0
+    try:
+        for sentence, check in checks:
+            check()
+            passed += 1
+            print(f"  ok    {sentence}", flush=True)
+    except CuriaxError as error:
+        print(f"  FAIL  {error}\n{said.name}: {passed} checks passed, then one failed")
+        return 1
+    print(f"{said.name}: all {passed} checks passed")
+    return 0

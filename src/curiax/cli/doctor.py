@@ -1,0 +1,70 @@
+"""`curiax doctor`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from .._version import __version__
+from ._arguments import parse
+
+#: Extra → a module that must import for it to work.
+EXTRAS = {
+    "mujoco": "mujoco",
+    "video": "imageio_ffmpeg",
+    "atari": "ale_py",
+    "mario": "nes_py",
+    "dmc": "dm_control",
+    "sb3": "stable_baselines3",
+    "ray": "ray",
+}
+
+
+def command_doctor(args: list[str]) -> int:
+    """Versions, devices, extras."""
+    import importlib
+    import importlib.metadata
+    import platform
+
+    kind = dataclasses.make_dataclass("Doctor", [("json", bool, False)], frozen=True)
+    said = parse(kind, args, "doctor", "Versions, devices and which extras work.")
+    import jax
+
+    from ..experiments.session import PACKAGES
+    from ..train import devices
+
+    devices.prepare()
+    extras = {}
+    for extra, module in EXTRAS.items():
+        try:
+            importlib.import_module(module)
+            extras[extra] = "works"
+        except ImportError:
+            extras[extra] = f"missing: pip install 'curiax[{extra}]'"
+        except Exception as error:
+            extras[extra] = f"broken: {type(error).__name__}: {error}"
+    found = jax.devices()
+    extras["cuda"] = (
+        "works" if found[0].platform == "gpu" else "no GPU seen: pip install 'curiax[cuda]' on a GPU machine"
+    )
+    data = {
+        "curiax": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "devices": [str(device) for device in found],
+        "cores": devices.cpu_cores(),
+        "compilation_cache": jax.config.jax_compilation_cache_dir,  # pyright: ignore[reportAttributeAccessIssue]
+        "extras": extras,
+    }
+    if said.json:
+        print(json.dumps(data, indent=2))
+        return 0
+    for name, value in data.items():
+        if isinstance(value, dict):
+            print(name)
+            for key, text in value.items():
+                print(f"  {key:12s} {text}")
+        else:
+            print(f"{name:18s} {', '.join(value) if isinstance(value, list) else value}")
+    return 0

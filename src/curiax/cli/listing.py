@@ -1,0 +1,32 @@
+"""`curiax list`; a `list.py` would hide the builtin from its package."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from ._arguments import parse
+
+
+def command_list(args: list[str]) -> int:
+    """What there is."""
+    from ..experiments.presets import PRESETS
+    from ..experiments.registry import METHODS, TASKS
+    from ..experiments.suites import SUITES
+
+    kind = dataclasses.make_dataclass("List", [("json", bool, False)], frozen=True)
+    said = parse(kind, args, "list", "The methods, tasks, suites and presets; --json for machines.")
+    if said.json:
+        print(
+            json.dumps(
+                {"methods": list(METHODS), "tasks": list(TASKS), "suites": list(SUITES), "presets": list(PRESETS)}
+            )
+        )
+        return 0
+    for title, entries in (("methods", METHODS), ("tasks", TASKS), ("suites", SUITES), ("presets", PRESETS)):
+        print(title)
+        for name, entry in entries.items():
+            print(f"  {name:22s} {entry.summary}")
+        if entries is TASKS:
+            print(f"  {'gymnasium:ID':22s} any Gymnasium environment, as gymnasium:Pendulum-v1")
+    return 0

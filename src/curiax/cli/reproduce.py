@@ -1,0 +1,103 @@
+"""`curiax reproduce`."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+from ._arguments import option_fields, options_of, parse, seeds_from
+from ._tables import print_content
+
+
+def command_reproduce(args: list[str]) -> int:
+    """Train a suite; write its report, table and figures."""
+    from ..experiments.progress import for_terminal
+    from ..experiments.reproduce import claim, experiments, lead, seeds_of_tasks, train_suite
+    from ..experiments.spec import resolve
+    from ..experiments.suites import find_suite
+    from ..launch import choose, launch_experiments, show
+    from ..report.publish import publish
+    from ..report.record import Heading, condense
+
+    text = (
+        "Train every line of a suite on every task of it, all seeds at once, and put the results beside the paper's: "
+        "a table, figures and report.html. Finished runs are reused, so the same command continues."
+    )
+    said = parse(reproduce_class(), args, "reproduce", text)
+    launcher = choose(said.launcher, said.workers, said.address)
+    suite = find_suite(said.suite)
+    chosen = experiments(
+        suite,
+        methods=tuple(dict.fromkeys(said.methods)) or None,
+        seeds=seeds_of_tasks(suite, said.seeds, seeds_from),
+        steps=said.steps,
+        preset=said.preset,
+    )
+    first = resolve(chosen[0])
+    out = said.out or Path("runs") / suite.name
+    claim(out)
+    store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
+    if launcher is not None:
+        launch_experiments(chosen, store, launcher, show.for_terminal(quiet=quiet), options)
+    results = train_suite(chosen, store, for_terminal(first.setup.loop.coverage, quiet=quiet), options)
+    # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
+    records = [
+        condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
+        for result in results
+    ]
+    heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
+    made = publish(records, heading, out)
+    if said.json:
+        print((out / "table.json").read_text(), end="")
+        return 0
+    print_content(made.content)
+    print(f"report:  {out / 'report.html'}\ntable:   {out / 'table.json'}\nfigures: {out / 'figures'}")
+    return 0
+
+
+def reproduce_class() -> type:
+    """The arguments of `reproduce`."""
+    import tyro
+
+    from ..launch.sweep import LAUNCHERS, LauncherName
+
+    def arg(text: str) -> Any:
+        return tyro.conf.arg(help=text)
+
+    fields = [
+        (
+            "suite",
+            Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="a suite of `curiax list`", metavar="SUITE")],
+        ),
+        ("methods", Annotated[tuple[str, ...], arg("these lines instead of the suite's; module:Class too")], ()),
+        (
+            "seeds",
+            Annotated[
+                str, arg("how many (8), or which (0,1,5 or 2000-2031); '2000-2031 ant-maze=8': other ones for a task")
+            ],
+            "8",
+        ),
+        ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
+        ("preset", Annotated[str | None, arg("paper-code (also for None), paper-text, clean or curiax")], None),
+        ("out", Annotated[Path | None, arg("folder for report, table, figures and runs; None: runs/SUITE")], None),
+        ("runs", Annotated[Path | None, arg("folder of the runs, to share them between suites; None: OUT/runs")], None),
+        ("launcher", Annotated[LauncherName, arg(LAUNCHERS)], "serial"),
+        ("workers", Annotated[int | None, arg("at most so many runs at once; None: as the launcher sees fit")], None),
+        ("address", Annotated[str | None, arg("HOST:PORT of a Ray cluster; None: one on this machine")], None),
+        ("json", Annotated[bool, arg("print the table as JSON")], False),
+        ("quiet", Annotated[bool, arg("show no progress")], False),
+        *option_fields(),
+    ]
+    return dataclasses.make_dataclass("Reproduce", fields, frozen=True)
+
+
+def reproduce_command(said: Any) -> str:
+    """The command without what does not change the result."""
+    words = ["curiax", "reproduce", said.suite, *(["--methods", *said.methods] if said.methods else [])]
+    words += ["--seeds", said.seeds]
+    words += ["--steps", str(said.steps)] if said.steps is not None else []
+    words += ["--preset", said.preset] if said.preset else []
+    words += ["--on-nonfinite", said.on_nonfinite] if said.on_nonfinite != "stop" else []
+    return shlex.join(words)
