@@ -39,3 +39,17 @@ def ending(folder: Path) -> dict[str, Any]:
     columns = {name: hashlib.blake2b(table[name].to_numpy().tobytes()).hexdigest()[:16] for name in table.columns}
     learnt = hashlib.blake2b((folder / "agents.safetensors").read_bytes()).hexdigest()[:16]
     return {"state": manifest["digest"], "rows": table.height, "columns": columns, "learnt": learnt}
+
+
+class Saves:
+    """The checkpoints that a run has written, as far as one looked in time."""
+
+    def __init__(self, run: Path) -> None:
+        self.folder = run / "checkpoints"
+        self.seen: set[str] = set()
+
+    def look(self) -> int:
+        """How many there have been until now."""
+        if self.folder.is_dir():
+            self.seen |= {path.name for path in self.folder.iterdir() if path.name.startswith("step-")}
+        return len(self.seen)

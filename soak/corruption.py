@@ -1,24 +1,27 @@
 """Every file of every checkpoint, damaged in every way: found, or without consequence.
 
 The newest step must be read back as some state that the run really had, with every metrics row up to it, or be refused
-with a clear message and nothing touched. Anything else, a wrong number above all, is a failure.
+with a clear message and nothing touched. Anything else, a wrong number above all, is a failure. Some damaged runs are
+continued to their end by `curiax.run`, which must be the end of a run that nobody disturbed.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import shutil
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import SETTINGS, STEPS, TASKS, say
+from common import SETTINGS, STEPS, TASKS, ending, say
 
 import curiax
 from curiax._errors import CheckpointError, OutputError
@@ -74,9 +77,13 @@ class Halfway(Silent):
             raise KeyboardInterrupt
 
 
-def unfinished(folder: Path, task: str, method: str, seeds: tuple[int, ...]) -> Path:
+def asked(task: str, method: str, seeds: tuple[int, ...]) -> curiax.Experiment:
+    """A small experiment."""
+    return curiax.Experiment(task, method, seeds=seeds, steps=STEPS * 12, settings=SETTINGS)
+
+
+def unfinished(folder: Path, experiment: curiax.Experiment) -> Path:
     """The checkpoints of a run that was left in the middle."""
-    experiment = curiax.Experiment(task, method, seeds=seeds, steps=STEPS * 12, settings=SETTINGS)
     try:
         curiax.run(experiment, folder, progress=Halfway(10), options=curiax.RunOptions(checkpoint_seconds=0.0))
     except KeyboardInterrupt:
@@ -138,27 +145,53 @@ def examine(checkpoints: Path, true: Mapping[int, tuple[str, str]], who: Mapping
     return "fell back" if told and "is damaged" in told[0] else "fell back in silence"
 
 
-def soak(seed: int = 0, methods: tuple[str, ...] = ("lbs", "ngu"), tasks: tuple[str, ...] = TASKS) -> dict[str, Any]:
-    """Every file of the checkpoints of runs of both families, each damaged in five ways."""
+def continued(run: Path, experiment: curiax.Experiment, end: Mapping[str, Any]) -> str:
+    """What becomes of a damaged run that is called again: `equal`, `refused`, or what is wrong."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is damaged is named; `examine` looks at that
+            curiax.run(experiment, run)
+    except (CheckpointError, OutputError):
+        return "refused"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "equal" if ending(run) == end else "another end"
+
+
+def soak(
+    seed: int = 0, methods: tuple[str, ...] = ("lbs", "ngu", "vime"), tasks: tuple[str, ...] = TASKS, resumes: int = 8
+) -> dict[str, Any]:
+    """Every file of the checkpoints of runs of both families, each damaged in five ways; some are run to the end."""
     begun, rng = time.monotonic(), random.Random(seed)
     counts: dict[str, Counter[str]] = {name: Counter() for name in DAMAGES}
+    ends: Counter[str] = Counter()
     misses: list[str] = []
     files = 0
     with tempfile.TemporaryDirectory() as base:
         for number, (task, method) in enumerate((task, method) for task in tasks for method in methods):
             folder = Path(base) / str(number)
-            checkpoints = unfinished(folder / "run", task, method, (0, 1))
-            others = unfinished(folder / "other", task, method, (0, 2))
+            experiment = asked(task, method, (0, 1))
+            checkpoints = unfinished(folder / "run", experiment)
+            others = unfinished(folder / "other", asked(task, method, (0, 2)))
+            curiax.run(experiment, folder / "whole")
+            end = ending(folder / "whole")
             who, true = identity(checkpoints), truths(checkpoints)
             spare = contents(others)
-            for name in contents(checkpoints):
-                if Path(name).name in ("lock", "holder.txt"):
-                    continue
-                files += 1
+            names = [name for name in contents(checkpoints) if Path(name).name not in ("lock", "holder.txt")]
+            to_the_end = set(rng.sample(list(itertools.product(names, DAMAGES)), resumes))
+            files += len(names)
+            for name in names:
                 for kind, damage in DAMAGES.items():
                     copy = folder / "damaged" / "checkpoints"
                     shutil.copytree(checkpoints, copy)
                     damage(copy / name, others / twin(name, spare), rng)
+                    if (name, kind) in to_the_end:
+                        shutil.copytree(copy.parent, folder / "again")
+                        outcome = continued(folder / "again", experiment, end)
+                        ends[outcome] += 1
+                        if outcome not in ("equal", "refused"):
+                            misses.append(f"{method} on {task}, {name}, {kind}, continued: {outcome}")
+                        shutil.rmtree(folder / "again")
                     outcome = examine(copy, true, who)
                     counts[kind][outcome] += 1
                     if outcome not in ("harmless", "fell back", "refused"):
@@ -169,9 +202,10 @@ def soak(seed: int = 0, methods: tuple[str, ...] = ("lbs", "ngu"), tasks: tuple[
         "files": files,
         "damages": sum(sum(count.values()) for count in counts.values()),
         "outcomes": {kind: dict(count) for kind, count in counts.items()},
+        "continued_to_the_end": dict(ends),
         "misses": misses,
         "seconds": round(time.monotonic() - begun, 1),
-        "passed": not misses,
+        "passed": not misses and ends["equal"] > 0,
     }
 
 

@@ -1,7 +1,7 @@
 """`kill -9` at random moments, half of them aimed at saves: what is left must be what an undisturbed run leaves.
 
-Every method on both families of tasks. Each run is killed and called again until it has had its share, then left to
-finish, and compared to the bit with a run that nobody disturbed.
+Every method on both families of tasks. Each run is killed and called again until it has had its share, the last time
+while it puts its results together, then left to finish, and compared to the bit with a run that nobody disturbed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import argparse
 import json
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from common import SETTINGS, STEPS, TASKS, ending, say
 
@@ -26,8 +27,11 @@ from curiax.experiments.registry import METHODS
 #: A checkpoint is due after so many seconds.
 SECONDS = 0.4
 #: A checkpoint that is due is asked for at the next border, delivered one or a few iterations later, and written beside
-#: the training: at most so many seconds more, the first import of Orbax included.
+#: the training. That may take so many seconds more: two processes train at the same time, and each imports Orbax first.
 WRITING = 2.5
+#: So many of the kills must have hit a save, and so many the end of a run.
+LEAST_SAVES, LEAST_ENDS = 0.4, 0.02
+Aim = Literal["save", "any", "end"]
 ITERATIONS = {"mountain-car": 600, "half-cheetah": 60}
 
 
@@ -38,6 +42,7 @@ class Victim:
         self.name, self.rng = f"{method} on {task}", random.Random(f"{seed} {task} {method}")
         self.folder = base / f"{task}-{method}"
         self.folder.mkdir(parents=True)
+        self.iterations = iterations
         experiment = Experiment(task, method, seeds=(0, 3, 5), steps=STEPS * iterations, settings=SETTINGS)
         self.experiment = experiment.as_json()
 
@@ -64,26 +69,32 @@ def steps_on_disk(checkpoints: Path) -> list[int]:
     return sorted(int(path.name.partition("-")[2]) for path in checkpoints.glob("step-*"))
 
 
-def disturb(victim: Victim, aimed: bool, deadline: float) -> dict[str, Any] | None:
-    """One call, killed at a random moment or in the middle of a save; None if it finished before."""
+def disturb(victim: Victim, aim: Aim, deadline: float) -> dict[str, Any] | None:
+    """One call, killed at a random moment, in the middle of a save or of its end; None if it finished before."""
     checkpoints = victim.folder / "killed" / "checkpoints"
     process = victim.call("killed")
     begun = time.monotonic()
+    held = steps_on_disk(checkpoints)
     while process.poll() is None and not victim.reached() and time.monotonic() - begun < deadline:
-        if not aimed and victim.rng.random() < 0.002:
+        if aim == "any" and victim.rng.random() < 0.002:
             break  # now and then before training begins: while it imports, reads or compiles
         time.sleep(0.01)
-    if victim.rng.random() < 0.6:  # else it would often be killed before it has saved anything new
-        kept = steps_on_disk(checkpoints)
-        while process.poll() is None and steps_on_disk(checkpoints) == kept and time.monotonic() - begun < deadline:
-            time.sleep(0.005)
-    moment = time.monotonic() + victim.rng.uniform(0.0, 1.5)
-    while process.poll() is None and time.monotonic() < moment:
-        time.sleep(0.002)
-    while aimed and process.poll() is None and not any(checkpoints.glob(".writing-*")):
-        time.sleep(0.0005)
-    if aimed:
+    if aim == "end":
+        while process.poll() is None and last_border(victim) < victim.iterations:
+            time.sleep(0.001)
         time.sleep(victim.rng.uniform(0.0, 0.15))
+    else:
+        if victim.rng.random() < 0.6:  # else it would often be killed before it has saved anything new
+            kept = steps_on_disk(checkpoints)
+            while process.poll() is None and steps_on_disk(checkpoints) == kept and time.monotonic() - begun < deadline:
+                time.sleep(0.005)
+        moment = time.monotonic() + victim.rng.uniform(0.0, 1.5)
+        while process.poll() is None and time.monotonic() < moment:
+            time.sleep(0.002)
+    if aim == "save":
+        while process.poll() is None and not any(checkpoints.glob(".writing-*")):
+            time.sleep(0.0005)
+        time.sleep(victim.rng.uniform(0.0, 0.05))
     if process.poll() is not None:
         if process.returncode != 0:
             raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'killed.log').read_text()[-2000:]}")
@@ -96,10 +107,28 @@ def disturb(victim: Victim, aimed: bool, deadline: float) -> dict[str, Any] | No
     # When the newest step's border was passed: what came after it must be done again.
     since = next((at for iteration, at in borders if iteration >= newest), None)
     repeated = now - since if borders and since is not None else 0.0
-    return {"saving": saving, "iterations": (borders[-1][0] - newest) if borders else 0, "seconds": repeated}
+    return {
+        "saving": saving,
+        "ending": bool(borders) and borders[-1][0] == victim.iterations,
+        # It must have gone on from the newest step that its predecessor left: nothing that was saved is done again.
+        "continued_newest": not borders or borders[0][0] == (held[-1] if held else 0) + 1,
+        "iterations": (borders[-1][0] - newest) if borders else 0,
+        "seconds": repeated,
+    }
 
 
-def torment(victim: Victim, kills: int, aims: list[bool]) -> dict[str, Any]:
+def last_border(victim: Victim) -> int:
+    """The last iteration that the present call has finished."""
+    borders = victim.reached()
+    return borders[-1][0] if borders else 0
+
+
+def aims(kills: int) -> list[Aim]:
+    """Where a run's kills are aimed: every other at a save, the last at the end."""
+    return [*(("save", "any")[k % 2] for k in range(kills - 1)), "end"]
+
+
+def torment(victim: Victim, kills: int) -> dict[str, Any]:
     """Kill a run so many times, anew where it finishes too early, and compare it with an undisturbed one."""
     undisturbed = victim.call("whole")
     if undisturbed.wait() != 0:
@@ -107,12 +136,15 @@ def torment(victim: Victim, kills: int, aims: list[bool]) -> dict[str, Any]:
     expected = ending(victim.folder / "whole")
     found: list[dict[str, Any]] = []
     finished = equal = 0
+    aimed = aims(kills)
     while len(found) < kills or finished == 0:
         want = len(found) < kills
-        killed = disturb(victim, aims[len(found)], 120.0) if want else None
+        killed = disturb(victim, aimed[len(found)], 120.0) if want else None
         if killed is not None:
             found.append(killed)
             continue
+        if want and aimed[len(found)] == "end":
+            aimed[len(found)] = "any"  # it got away: not a second time
         if not want and victim.call("killed").wait() != 0:
             raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'killed.log').read_text()[-2000:]}")
         finished += 1
@@ -131,26 +163,33 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         victims = [Victim(Path(folder), task, method, seed, ITERATIONS[task]) for task, method in pairs]
         with ThreadPoolExecutor(workers) as pool:
-            jobs = [
-                pool.submit(torment, victim, share, [k % 2 == 0 for k in range(share + 1)])
-                for victim, share in zip(victims, shares, strict=True)
-                if share
-            ]
+            jobs = [pool.submit(torment, victim, share) for victim, share in zip(victims, shares, strict=True) if share]
             results = [job.result() for job in jobs]
     found = [kill for result in results for kill in result["kills"]]
     again = [kill["seconds"] for kill in found]
+    saving, ending = (sum(kill[what] for kill in found) for what in ("saving", "ending"))
     return {
         "kills": len(found),
-        "kills_during_a_save": sum(kill["saving"] for kill in found),
+        "kills_during_a_save": saving,
+        "kills_after_the_last_iteration": ending,
+        "continued_from_the_newest_step": sum(kill["continued_newest"] for kill in found),
         "experiments": len(jobs),
         "runs_finished": sum(result["finished"] for result in results),
         "runs_bit_identical": sum(result["equal"] for result in results),
         "checkpoint_seconds": SECONDS,
         "seconds_to_write_allowed": WRITING,
-        "work_repeated_seconds": {"mean": round(sum(again) / len(again), 3), "most": round(max(again), 3)},
+        "work_repeated_seconds": {
+            "median": round(statistics.median(again), 3),
+            "mean": round(sum(again) / len(again), 3),
+            "most": round(max(again), 3),
+        },
         "work_repeated_iterations_most": max(kill["iterations"] for kill in found),
         "seconds": round(time.monotonic() - begun, 1),
-        "passed": all(result["equal"] == result["finished"] for result in results) and max(again) <= SECONDS + WRITING,
+        "passed": all(result["equal"] == result["finished"] for result in results)
+        and all(kill["continued_newest"] for kill in found)
+        and max(again) <= SECONDS + WRITING
+        and saving >= LEAST_SAVES * len(found)
+        and ending >= LEAST_ENDS * len(found),
     }
 
 

@@ -3,7 +3,8 @@
     python soak/nonfinite.py --count 200
 
 Mountain Car and Half-Cheetah, all methods; NaN, infinities and 1e30 in all that `curiax.testing.faults` can poison.
-Most are tried by programs that serve many faults each, one in `THROUGH` by `curiax.run` itself.
+Most are tried by programs that serve many faults each, one in `THROUGH` by `curiax.run` itself, which writes a
+checkpoint whenever it can: none of those may hold anything unsound.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import dataclasses
 import json
 import math
 import sys
+import tempfile
 import time
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
 import curiax
 from curiax.experiments import run as running
+from curiax.experiments.checkpoint import steps_in
 from curiax.experiments.spec import Plan, resolve
+from curiax.experiments.step import read_step
 from curiax.testing.faults import Field, Injection, inject, model_steps, policy_steps
 from curiax.testing.trials import Trial, caught, expected_place, possible_fields
 from curiax.train import devices
@@ -61,14 +66,26 @@ def somewhere(rng: np.random.Generator, plan: Plan, field: Field) -> Injection:
     return Injection(field, value, seed, int(rng.integers(ITERATIONS)), int(rng.integers(steps)), env)
 
 
-def caught_by_run(plan: Plan, injection: Injection) -> tuple[bool, bool]:
+def caught_by_run(plan: Plan, injection: Injection, folder: Path) -> tuple[bool, bool]:
     """Whether `curiax.run` stops at a fault, and says where it is."""
+    often = curiax.RunOptions(checkpoint_seconds=0.0)
     with mock.patch.object(running, "resolve", lambda experiment: inject(resolve(experiment), injection)):
         try:
-            curiax.run(plan.experiment)
+            curiax.run(plan.experiment, folder, options=often)
         except curiax.NonFiniteError as error:
             return True, expected_place(plan, injection) in str(error)
     return False, False
+
+
+def unsound_checkpoints(plan: Plan, folder: Path) -> tuple[int, int]:
+    """How many checkpoints a run has left, and how many of them hold NaN, infinity or a fault's 1e30."""
+    checkpoints = folder / "checkpoints"
+    found = [read_step(checkpoints, step, plan.identity)[0] for step in steps_in(checkpoints)]
+
+    def sound(array: np.ndarray) -> bool:
+        return array.dtype.kind != "f" or bool((np.abs(array) < 1e29).all())
+
+    return len(found), sum(not all(map(sound, snapshot.arrays.values())) for snapshot in found)
 
 
 def soak(count: int, seed: int) -> dict:
@@ -76,7 +93,7 @@ def soak(count: int, seed: int) -> dict:
     devices.prepare()
     rng, begun = np.random.default_rng(seed), time.perf_counter()
     cases = [(TASKS[k % len(TASKS)], METHODS[k // len(TASKS) % len(METHODS)]) for k in range(count)]
-    figures = {"injected": 0, "caught": 0, "named": 0, "through_run": 0}
+    figures = {"injected": 0, "caught": 0, "named": 0, "through_run": 0, "checkpoints": 0, "unsound_checkpoints": 0}
     by_field, by_value, by_method = (collections.defaultdict(lambda: [0, 0, 0]) for _ in range(3))
     misses = []
     # One program at a time, so that memory does not grow with the number of methods.
@@ -88,8 +105,13 @@ def soak(count: int, seed: int) -> dict:
                 continue
             injection = somewhere(rng, plan, fields[rng.integers(len(fields))])
             through = k % THROUGH == 0
-            found, named = caught_by_run(plan, injection) if through else caught(trial, injection)
+            with tempfile.TemporaryDirectory() as place:
+                run = Path(place) / "run"
+                found, named = caught_by_run(plan, injection, run) if through else caught(trial, injection)
+                written, unsound = unsound_checkpoints(plan, run)
             figures["through_run"] += through
+            figures["checkpoints"] += written
+            figures["unsound_checkpoints"] += unsound
             for name, right in (("injected", True), ("caught", found), ("named", named)):
                 figures[name] += right
             for counts, name in ((by_field, injection.field), (by_value, str(injection.value)), (by_method, method)):
@@ -107,7 +129,7 @@ def soak(count: int, seed: int) -> dict:
         "by_method": dict(by_method),
         "misses": misses,
         "seconds": round(time.perf_counter() - begun, 1),
-        "passed": not misses,
+        "passed": not misses and not figures["unsound_checkpoints"] and figures["checkpoints"] > 0,
     }
 
 
@@ -118,4 +140,4 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     figures = soak(chosen.count, chosen.seed)
     print(json.dumps(figures, indent=2))
-    sys.exit(bool(figures["misses"]))
+    sys.exit(not figures["passed"])

@@ -15,8 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import bits
 import corruption
 import kill
+import memory
 import numpy as np
 import pytest
 from common import ending
@@ -249,19 +251,34 @@ def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
 
 
 def test_kill_minus_nine(tmp_path: Path) -> None:
-    """The short form of soak/kill.py: one kill in the middle of a save, one at any moment."""
-    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 1, 300), 2, [True, False, False])
+    """The short form of soak/kill.py: one kill in the middle of a save, one at the end of the run."""
+    assert kill.aims(5) == ["save", "any", "save", "any", "end"]
+    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 1, 300), 2)
     assert found["equal"] == found["finished"] >= 1
     assert len(found["kills"]) == 2
+    assert all(each["continued_newest"] for each in found["kills"])
+
+
+def test_memory_stays_where_it_was() -> None:
+    """The short form of soak/memory.py; it has less to average over, so its bound is wider."""
+    found = memory.watched("mountain-car", 300, warm_up=4, seconds=0.1)
+    assert found["iterations"] >= 300
+    assert found["growth_percent"] < 4.0
+    assert abs(found["open_files"][1] - found["open_files"][0]) <= memory.MOST_FILES
 
 
 def test_damaged_files_are_found() -> None:
     """The short form of soak/corruption.py: every file of one run's checkpoints, five kinds of damage."""
-    found = corruption.soak(1, ("random",), ("mountain-car",))
+    found = corruption.soak(1, ("random",), ("mountain-car",), 2)
     assert found["misses"] == []
     assert found["files"] >= 12
     for outcomes in found["outcomes"].values():
         assert outcomes["fell back"] > 0
+
+
+def test_another_seed_disturbs_nobodys_beginning() -> None:
+    """Of soak/bits.py, for simulators on the host; tests/test_loop.py has the others."""
+    assert bits.undisturbed("half-cheetah", "random")
 
 
 def steps(store: Path) -> list[str]:

@@ -6,13 +6,13 @@ import dataclasses
 import functools
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import nonfinite
 import numpy as np
 import optax
 import pytest
@@ -24,6 +24,7 @@ from curiax._stats import Moments
 from curiax._tree import adam, descend
 from curiax.curiosity import score
 from curiax.experiments import run as running
+from curiax.experiments.keeper import Keeper
 from curiax.experiments.options import RunOptions
 from curiax.experiments.soundness import FIELDS, find_faults
 from curiax.experiments.spec import resolve
@@ -380,13 +381,24 @@ def test_even_a_task_with_nothing_sound_is_survived() -> None:
     assert all(np.isfinite(table[name].to_numpy()).all() for name in table.columns if table[name].dtype.is_float())
 
 
-def test_the_soak_in_short() -> None:
-    """The figures of the long form, for a few faults of one program."""
-    sys.path.insert(0, str(Path(__file__).parent.parent / "soak"))
-    try:
-        import nonfinite  # pyright: ignore
-    finally:
-        sys.path.pop(0)
+def test_no_checkpoint_is_unsound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the faults that soak/nonfinite.py sends through `curiax.run`, with a checkpoint after every iteration."""
+    save = Keeper.save
+
+    def save_and_wait(keeper: Keeper, snapshot: Any) -> None:
+        save(keeper, snapshot)
+        keeper.wait()
+
+    monkeypatch.setattr(Keeper, "save", save_and_wait)
+    plan = nonfinite.plan_for("mountain-car", "rnd")
+    fault = Injection("bonus", 1e30, 7, 2, 9, 1)
+    assert nonfinite.caught_by_run(plan, fault, tmp_path / "run") == (True, True)
+    written, unsound = nonfinite.unsound_checkpoints(plan, tmp_path / "run")
+    assert written > 0
+    assert unsound == 0
+
+
+def test_the_soaks_faults_are_everywhere() -> None:
     plan = plan_for("mountain-car", "ngu")
     rng = np.random.default_rng(0)
     for field in possible_fields(plan):
