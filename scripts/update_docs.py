@@ -751,22 +751,28 @@ def each(entries: Sequence[dict[str, Any]], tell: Callable[[dict[str, Any]], str
 
 def kill_told(found: dict[str, Any]) -> Told:
     """Runs that were killed."""
+    again = found["work_repeated_seconds"]
     return (
-        f"`kill -9` {found['kills']} times, {found['kills_during_a_save']} of them during a save, dealt out over "
-        f"{found['experiments']} experiments, then called again until finished; a checkpoint every "
-        f"{found['checkpoint_seconds']:g} s",
-        f"{found['runs_bit_identical']} of {found['runs_finished']} runs end with the bits of the undisturbed one; at "
-        f"most {found['work_repeated_seconds']['most']:.1f} s of work done again",
-        "all",
+        f"`kill -9` {found['kills']} times, {found['kills_during_a_save']} of them during a save and "
+        f"{found['kills_after_the_last_iteration']} after the last iteration, dealt out over {found['experiments']} "
+        f"experiments, then called again until finished; a checkpoint every {found['checkpoint_seconds']:g} s and as "
+        "soon as the last one is written",
+        f"{found['runs_bit_identical']} of {found['runs_finished']} runs end with the bits of the undisturbed one; "
+        f"{found['continued_from_the_newest_step']} of {found['kills']} continued from the newest checkpoint; "
+        f"{again['median']:.1f} s of work done again in the median, {again['most']:.1f} s at most",
+        f"all; at most {found['checkpoint_seconds'] + found['seconds_to_write_allowed']:.1f} s, the writing included",
     )
 
 
 def corruption_told(found: dict[str, Any]) -> Told:
     """Checkpoints that were damaged."""
+    ends = found["continued_to_the_end"]
     return (
         f"each of {found['files']} checkpoint files damaged in {len(found['outcomes'])} ways "
         f"({', '.join(found['outcomes'])})",
-        f"{found['damages'] - len(found['misses'])} of {found['damages']} found or without consequence",
+        f"{found['damages'] - len(found['misses'])} of {found['damages']} found or without consequence; of "
+        f"{sum(ends.values())} that were run on, {ends.get('equal', 0)} came to the undisturbed end and "
+        f"{ends.get('refused', 0)} were refused",
         "all",
     )
 
@@ -775,8 +781,9 @@ def nonfinite_told(found: dict[str, Any]) -> Told:
     """Unsound values."""
     return (
         f"{found['injected']} values at random places: {', '.join(sorted(found['by_value']))}",
-        f"{found['caught']} caught in their iteration, {found['named']} named rightly",
-        "all",
+        f"{found['caught']} caught in their iteration, {found['named']} named rightly; "
+        f"{found['unsound_checkpoints']} of {found['checkpoints']} checkpoints written on the way hold one",
+        "all; none",
     )
 
 
@@ -793,9 +800,16 @@ def fuzz_told(found: dict[str, Any]) -> Told:
 def memory_told(found: dict[str, Any]) -> Told:
     """Memory over a long run."""
     counts = sorted({f"{run['iterations']:,}" for run in found["runs"]})
+    warm_up = sorted({str(run["warm_up"]["checkpoints"]) for run in found["runs"]})
     return (
-        f"memory over {', '.join(counts)} iterations with checkpoints, after a warm-up",
-        each(found["runs"], lambda run: f"{run['growth_percent']:+.2f} %"),
+        f"memory over {', '.join(counts)} iterations, counted from checkpoint {', '.join(warm_up)} on",
+        each(
+            found["runs"],
+            lambda run: (
+                f"{run['growth_percent']:+.2f} % during {run['checkpoints']} checkpoints "
+                f"({run['growth_percent_since_the_first_checkpoint']:+.2f} % counted from the first)"
+            ),
+        ),
         "under 1 % growth",
     )
 
@@ -805,7 +819,13 @@ def cost_told(found: dict[str, Any]) -> Told:
     every = sorted({f"{run['checkpoint_seconds']:g} s" for run in found["runs"]})
     return (
         f"training time with a checkpoint every {', '.join(every)} beside none, medians of {found['repeats']}",
-        each(found["runs"], lambda run: f"{run['train']['cost_percent']:+.2f} %"),
+        each(
+            found["runs"],
+            lambda run: (
+                f"{run['train']['cost_percent']:+.2f} % ({run['cpu']['cost_percent']:+.2f} % of CPU time) with "
+                f"{np.median(run['checkpoints']):g} in {np.median(run['train']['without']):.0f} s"
+            ),
+        ),
         "under 3 %",
     )
 
