@@ -197,20 +197,39 @@ def test_the_command_saves_and_leaves_with_the_code_of_the_signal(number: int, c
     assert max(steps(tmp_path / "run" / "checkpoints")) > before
 
 
-def test_the_second_interrupt_ends_a_process_whose_main_thread_hears_nothing() -> None:
-    """Python's handlers wait for the next line of Python, which a compiled program may keep away for long."""
-    deaf = """
-import hashlib, signal
+#: Python's handlers wait for the next line of Python, which a compiled program may keep away for long.
+DEAF = """
+import hashlib, signal, sys
 from curiax.experiments import interrupt
-signal.signal(signal.SIGINT, lambda *_: None)
-interrupt.leave_at_second_interrupt()
+for number in interrupt.SIGNALS:
+    signal.signal(number, lambda *_: None)
+interrupt.leave_in_time(float(sys.argv[1]))
 print("ready", flush=True)
 hashlib.pbkdf2_hmac("sha256", b"", b"", 400_000_000)
 """
-    process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def deaf(seconds: float) -> subprocess.Popen[str]:
+    """A process whose main thread hears nothing, told to leave so many seconds after the first signal."""
+    words = [sys.executable, "-c", DEAF, str(seconds)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()
     time.sleep(0.2)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_is_granted_in_time_whatever_the_process_does(number: int) -> None:
+    process = deaf(1.0)
+    process.send_signal(number)
+    said = process.communicate(timeout=10)[1]
+    assert process.returncode == 128 + number, said
+    assert "left after 1 s, in the middle of an iteration; what was saved before is kept" in said
+
+
+def test_the_second_interrupt_ends_a_process_whose_main_thread_hears_nothing() -> None:
+    process = deaf(60.0)
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(1.0)

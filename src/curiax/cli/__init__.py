@@ -85,11 +85,11 @@ def script() -> None:
     """The `curiax` command."""
     import warnings
 
-    from ..experiments.interrupt import SIGNALS, leave, leave_at_second_interrupt
+    from ..experiments.interrupt import SIGNALS, leave, leave_in_time
 
     for number in SIGNALS:
         signal.signal(number, leave)
-    leave_at_second_interrupt()
+    leave_in_time()
     # For people: what is the matter, not which line of ours says so.
     warnings.formatwarning = lambda message, *_, **__: f"curiax: {message}\n"
     code = main()

@@ -84,29 +84,41 @@ def leave(number: int, frame: FrameType | None = None) -> None:
     raise Interrupted("stopped; finished runs and what was saved before are kept.", 128 + number)
 
 
-def leave_at_second_interrupt() -> None:
-    """End this process at the second Ctrl-C, even while its main thread waits for a compiled program.
+#: Seconds within which a process that was told to stop is gone, saved or not.
+LONGEST = 28.0
 
-    Python's own handlers run between two lines of Python, which may be many seconds away; a thread hears of
-    signals at once. For the command line only: it ends the process without asking anybody.
+
+def leave_in_time(longest: float = LONGEST) -> None:
+    """End this process at the second Ctrl-C, or when a request to stop has not been granted for long.
+
+    Python's own handlers run between two lines of Python, which may be many seconds away while the main thread waits
+    for a compiled program; a thread hears of signals at once. For the command line only: it ends the process without
+    asking anybody.
     """
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
 
     def watch(kept: socket.socket) -> None:
-        first = None
+        asked, first = 0, 0.0
+        why = "left at once"
         while True:
-            if signal.SIGINT in ours.recv(64):
-                now = time.monotonic()
-                first = first or now
-                if now - first > TOGETHER:
-                    break
+            try:
+                heard = [number for number in ours.recv(64) if number in SIGNALS]
+            except TimeoutError:
+                why = f"left after {longest:.0f} s, in the middle of an iteration"
+                break
+            now = time.monotonic()
+            if heard and not asked:
+                asked, first = heard[0], now
+            if asked:
+                ours.settimeout(max(first + longest - now, 0.001))
+            if signal.SIGINT in heard and now - first > TOGETHER:
+                break
         # The message must not wait for a lock that the main thread may hold. A progress bar hides the cursor.
-        if os.isatty(2):
-            os.write(2, b"\x1b[?25h")
-        os.write(2, b"\ncuriax: left at once; what was saved before is kept.\n")
-        os._exit(128 + signal.SIGINT)
+        cursor = "\x1b[?25h" if os.isatty(2) else ""
+        os.write(2, f"{cursor}\ncuriax: {why}; what was saved before is kept.\n".encode())
+        os._exit(128 + asked)
 
     # The socket must live as long as the process: the thread's arguments keep it.
     threading.Thread(target=watch, args=(theirs,), daemon=True, name="curiax-interrupts").start()

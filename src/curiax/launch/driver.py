@@ -23,7 +23,7 @@ MOST_LOSSES = 5
 #: Seconds between two looks.
 PAUSE = 0.2
 #: Seconds that workers have to save and leave when the driver is told to stop.
-GRACE = 30.0
+GRACE = 22.0
 
 
 @dataclass
