@@ -386,6 +386,7 @@ def test_a_ray_cluster_gives_the_serial_bits_though_a_worker_is_killed(
         assert read_metrics(path).equals(serial[json.loads((path / "manifest.json").read_text())["identity"]["method"]])
     told = done.stderr.partition("Traceback")[0].splitlines()
     assert len([line for line in told if "worker lost at iteration" in line]) == 1
+    told = [line for line in told if not line.endswith("so far")]  # a line now and then on a slow machine
     assert len(told) == 4, f"Ray itself says nothing:\n{done.stderr}"
 
 

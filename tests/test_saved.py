@@ -88,6 +88,10 @@ def test_a_run_keeps_its_agents(tmp_path: Path) -> None:
     assert float(read.obs_stats.count[0]) > 200
     assert not same(read.agent, saved.fresh(plan, plan.seeds).agent)
     assert curiax.run(result.plan.experiment, tmp_path / "run").reused
+    others = [path for path in (tmp_path / "run").iterdir() if path.name != folder.MANIFEST]
+    listed = json.loads((tmp_path / "run" / folder.MANIFEST).read_text())["files"]
+    assert listed == {path.name: digest(path.read_bytes()) for path in others}
+    assert len(listed) == 3
 
 
 def test_random_keys_are_drawn_again_from_the_seed() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -14,9 +15,12 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._errors import OutputError
+
+if TYPE_CHECKING:
+    import polars
 
 #: Bytes of a JSON file; the largest that Curiax writes itself are below a thousandth of it per seed.
 MOST_JSON = 64 << 20
@@ -101,6 +105,13 @@ def digest_of_json(body: Mapping[str, Any]) -> str:
     """The digest of plain data, whatever its layout in a file."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return digest(text.encode())
+
+
+def parquet(table: polars.DataFrame, **options: Any) -> bytes:
+    """A table as a Parquet file: made in memory, because of a full disk polars makes an error of its own."""
+    data = io.BytesIO()
+    table.write_parquet(data, **options)
+    return data.getvalue()
 
 
 def write_whole(file: Path, data: bytes) -> None:

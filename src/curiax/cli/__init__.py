@@ -93,6 +93,8 @@ def script() -> None:
     # For people: what is the matter, not which line of ours says so.
     warnings.formatwarning = lambda message, *_, **__: f"curiax: {message}\n"
     code = main()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: os._exit(code))  # all is done but the interpreter's own end
     if code in (INTERRUPTED, TERMINATED):
         # XLA's compiler threads do not survive a regular exit in mid-work: they end in a segmentation fault.
         sys.stdout.flush()

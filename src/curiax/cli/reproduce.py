@@ -50,7 +50,7 @@ def command_reproduce(args: list[str]) -> int:
     heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
     made = publish(records, heading, out)
     if said.json:
-        print((out / "table.json").read_text(), end="")
+        print((out / "table.json").read_text("utf-8"), end="")
         return 0
     print_content(made.content)
     print(f"report:  {out / 'report.html'}\ntable:   {out / 'table.json'}\nfigures: {out / 'figures'}")

@@ -29,6 +29,7 @@ from .arrays import array_digest, write_arrays
 from .step import ARRAYS, COPIES, STEP, Snapshot, file_digests, read_segment, read_step, sealed, step_name, unsealed
 
 CHECKPOINTS = "checkpoints"
+RESTORE = "Restore the folder from a copy, or remove it to begin anew."
 STEP_NAME = re.compile(r"step-(\d{9,})")
 
 HostMetrics = Mapping[str, np.ndarray]
@@ -49,6 +50,9 @@ class Checkpoints:
 
     def save(self, snapshot: Snapshot, parts: Sequence[HostMetrics]) -> None:
         """One more step: the metrics since the last one, then the state; the oldest step goes."""
+        for segment in self.segments:
+            if not any((self.folder / copy / segment["name"]).exists() for copy in COPIES):
+                raise CheckpointError(f"{segment['name']}, which holds metrics of before, has vanished. {RESTORE}")
         self._add_metrics(snapshot.iteration, parts)
         stage = self.folder / f".writing-{uuid.uuid4().hex[:8]}"
         try:
@@ -87,7 +91,10 @@ class Checkpoints:
 
     def metrics(self) -> list[dict[str, np.ndarray]]:
         """The metrics of all steps so far, in order."""
-        return [read_segment(self.folder, segment) for segment in self.segments]
+        try:
+            return [read_segment(self.folder, segment) for segment in self.segments]
+        except CheckpointError as error:
+            raise CheckpointError(f"the metrics in {self.folder} cannot be used: {error}. {RESTORE}") from None
 
     def layout(self) -> int | None:
         """The layout of devices that a run was begun with; None for a new one. Refuses the steps of another run.
@@ -137,7 +144,7 @@ class Checkpoints:
             raise CheckpointError(
                 f"no checkpoint in {self.folder} is sound: "
                 + "; ".join(f"{path.name}: {why}" for path, why in damaged)
-                + ". Nothing was touched. Restore the folder from a copy, or remove it to begin anew."
+                + f". Nothing was touched. {RESTORE}"
             )
         self._clean()
         return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
-from .._files import digest
+from .._files import digest, parquet, write_whole
 from .checkpoint import CHECKPOINTS, difference, steps_in, synced
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
 
@@ -141,17 +141,20 @@ def written(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CuriaxError(f"the results could not be written to {where}: {error.strerror or error}.") from error
+        raise CuriaxError(
+            f"the results could not be written to {where}: {error.strerror or error}. See to the disk, then give the "
+            "same command again; what was saved before is kept."
+        ) from error
 
 
 def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> None:
     """The two files of a run; the manifest holds digests of all its files that are there."""
     with written(stage):
-        table.write_parquet(stage / METRICS)
+        write_whole(stage / METRICS, parquet(table))
         files = {path.name: digest(path.read_bytes()) for path in sorted(stage.iterdir()) if path.name in OF_A_RUN}
         whole = {"format": FORMAT, **manifest, "files": files}
         text = json.dumps({**whole, "seal": seal(whole)}, indent=2, ensure_ascii=False)
-        (stage / MANIFEST).write_text(text + "\n")
+        write_whole(stage / MANIFEST, f"{text}\n".encode())
 
 
 def publish(stage: Path, folder: Path) -> None:

@@ -42,7 +42,9 @@ NOTICE = "stopping: saving at the next border of the training. Ctrl-C again leav
 def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Stop]:
     """Take the two signals as a request while the block runs; a second Ctrl-C interrupts as it always does.
 
-    Outside the main thread signals cannot be taken: there a run goes on until it is finished.
+    A request that comes so late that the block ends without having granted it goes to whoever listened before: a suite
+    ends after the run that was being finished. Outside the main thread signals cannot be taken: there a run goes on
+    until it is finished.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
@@ -66,6 +68,16 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if stop.signal is not None:
+        pass_on(stop.signal, before[stop.signal])
+
+
+def pass_on(number: int, handler: Any) -> None:
+    """Let another handler have a signal that was taken from it."""
+    if callable(handler):
+        handler(number, None)
+    elif handler == signal.SIG_DFL:
+        signal.raise_signal(number)
 
 
 #: Seconds after which a process that was told to leave, and had nothing to save, is ended whatever it does.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from .._errors import CuriaxError, NonFiniteError
+from .._errors import CheckpointError, CuriaxError, NonFiniteError
 from .checkpoint import Checkpoints, HostMetrics, steps_in
 from .step import Snapshot, reason
 
@@ -19,8 +20,16 @@ class Keeper:
     Metrics that a checkpoint holds leave the memory; without a store all stay there, and no checkpoint is ever due.
     """
 
-    def __init__(self, store: Checkpoints | None, seconds: float, exempt: frozenset[str] = frozenset()) -> None:
-        self._store, self._seconds, self._exempt = store, seconds, exempt
+    def __init__(
+        self,
+        store: Checkpoints | None,
+        seconds: float,
+        exempt: frozenset[str] = frozenset(),
+        *,
+        skip: bool = False,
+    ) -> None:
+        self._store, self._seconds, self._exempt, self._skip = store, seconds, exempt, skip
+        self._skipped = False
         self._parts: list[HostMetrics] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="curiax-checkpoint")
         self._writing: Future[None] | None = None
@@ -41,8 +50,21 @@ class Keeper:
         return self._store is not None and self._writing is None and waited >= self._seconds
 
     def save(self, snapshot: Snapshot) -> None:
-        """Begin to write a checkpoint; the state is checked at once, the rest happens beside training."""
-        refuse_nonfinite(snapshot, self._exempt)
+        """Begin to write a checkpoint; the state is checked at once, the rest happens beside training.
+
+        No checkpoint holds NaN or infinity. Where such values are masked, one that would is left out, and the next
+        iteration's is due; everywhere else it ends the run.
+        """
+        if name := unsound(snapshot, self._exempt):
+            message = f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written"
+            if not self._skip:
+                raise NonFiniteError(
+                    f"{message}. Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
+                )
+            if not self._skipped:
+                warnings.warn(f"{message}; the next iterations are tried", stacklevel=2)
+            self._skipped = True
+            return
         self.wait()
         parts, self._parts, self._last = self._parts, [], time.monotonic()
         self._writing = self._pool.submit(self._save, snapshot, parts)
@@ -51,6 +73,10 @@ class Keeper:
         assert self._store is not None
         try:
             self._store.save(snapshot, parts)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"no checkpoint could be written to {self._store.folder} after iteration {snapshot.iteration}: {error}"
+            ) from error
         except Exception as error:
             left = steps_in(self._store.folder)
             kept = f"{left[-1].name} is intact" if left else "None is there from before"
@@ -75,21 +101,27 @@ class Keeper:
         self._pool.shutdown()
 
 
+def meant(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
+    """The arrays that hold infinity from the beginning: a constant that a method or a task wants. Nobody wants NaN."""
+    return frozenset(
+        name for name, array in arrays.items() if not finite(array) and not np.isnan(array).any() and not is_seen(name)
+    )
+
+
+def is_seen(name: str) -> bool:
+    """Whether an array holds observations."""
+    return name.endswith(("worlds.obs", "host.obs", "fleet/obs"))
+
+
 def finite(array: np.ndarray) -> bool:
     """Whether every entry is; whole numbers and text always are."""
     return array.dtype.kind in "biuSU" or bool(np.isfinite(array).all())
 
 
-def exempt_from(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
-    """The arrays that hold NaN or infinity from the beginning: a constant that a method wants so."""
-    return frozenset(name for name, array in arrays.items() if not finite(array))
+def unsound(snapshot: Snapshot, exempt: frozenset[str]) -> str:
+    """The first array that no checkpoint may hold; empty where there is none."""
 
+    def wrong(name: str, array: np.ndarray) -> bool:
+        return not finite(array) and (name not in exempt or bool(np.isnan(array).any()))
 
-def refuse_nonfinite(snapshot: Snapshot, exempt: frozenset[str]) -> None:
-    """No checkpoint holds NaN or infinity, but for arrays that were begun with one on purpose."""
-    for name, array in snapshot.arrays.items():
-        if name not in exempt and not finite(array):
-            raise NonFiniteError(
-                f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written. Look for "
-                "divisions by 0, logarithms, overflow, or a learning rate that is too high."
-            )
+    return next((name for name, array in snapshot.arrays.items() if wrong(name, array)), "")

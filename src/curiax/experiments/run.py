@@ -28,7 +28,7 @@ from . import folder, saved
 from .arrays import state_digest
 from .checkpoint import Checkpoints, joined
 from .interrupt import Stop, listening
-from .keeper import Keeper, exempt_from
+from .keeper import Keeper, meant
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
@@ -184,11 +184,11 @@ def train(
         if snapshot is not None:
             layout = session.follow(snapshot, options.allow_drift)
             title += f", from step {snapshot.iteration * per_iteration:,}"
-        progress.start(title, plan.iterations, plan.steps)
         cleanup.callback(progress.finish)
+        progress.start(title, plan.iterations, plan.steps)
         training = Training(plan, layout)
         cleanup.callback(training.close)
-        keeper = Keeper(store, options.checkpoint_seconds, exempt_from(training.snapshot().arrays))
+        keeper = Keeper(store, options.checkpoint_seconds, meant(training.snapshot().arrays), skip=plan.setup.mask)
         cleanup.callback(keeper.close)
         if snapshot is not None:
             training.resume(snapshot)
@@ -204,9 +204,8 @@ def train(
                 keeper.save(session.noted(training.settled(iteration.snapshot)))
             if store is not None and stop.signal is not None and iteration.snapshot is not None:
                 keeper.wait()
-                raise Interrupted(
-                    stopped(store.folder.parent, training.done * per_iteration, plan.steps), stop.exit_code
-                )
+                reached, kept = training.done * per_iteration, keeper.saved * per_iteration
+                raise Interrupted(stopped(store.folder.parent, reached, kept, plan.steps), stop.exit_code)
             if keeper.due or stop.signal is not None:
                 training.ask()
         keeper.wait()
@@ -218,10 +217,11 @@ def train(
     return joined(keeper.metrics()), facts, training
 
 
-def stopped(where: Path, step: int, steps: int) -> str:
+def stopped(where: Path, step: int, kept: int, steps: int) -> str:
     """What is said when a run was told to stop and has."""
     again = shlex.join(["curiax", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "curiax" else "the same call"
-    return f"stopped at step {step:,} of {steps:,}, all of it saved in {where}. To continue: {again}"
+    saved = "all of it" if kept == step else f"{kept:,} of them" if kept else "nothing"
+    return f"stopped at step {step:,} of {steps:,}, {saved} saved in {where}. To continue: {again}"
 
 
 def refuse_nothing_left(plan: Plan, lost: Mapping[int, str]) -> None:

@@ -21,7 +21,8 @@ from pydantic import Field, model_validator
 from .._errors import CheckpointError, OutputError
 from .._files import digest, digest_of_json, read_bytes, read_json
 from .arrays import array_digest, read_arrays
-from .manifest import Digest, Name, Said, checked
+from .manifest import Digest, Name, Said, Seconds, checked
+from .options import OnNonfinite
 
 FORMAT = "curiax-checkpoint-2"
 ARRAYS, STEP = "arrays", "step.json"
@@ -71,22 +72,22 @@ class SegmentSaid(Said):
 class SecondsSaid(Said):
     """Times of the sessions so far."""
 
-    start: float
-    train: float
-    cpu: float
+    start: Seconds
+    train: Seconds
+    cpu: Seconds
 
 
 class FactsSaid(Said):
     """What a later session must know."""
 
-    layout: Annotated[int, Field(ge=1)]
+    layout: Annotated[int, Field(ge=1, le=65_536)]
     lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
     versions: dict[str, str]
     platform: Name
     started: Name
     seconds: SecondsSaid
     continued: list[dict[str, Any]]
-    on_nonfinite: list[str]
+    on_nonfinite: list[OnNonfinite]
 
 
 class StepSaid(Said):
@@ -104,6 +105,11 @@ class StepSaid(Said):
         borders = [0, *(segment.last for segment in self.metrics)]
         if [segment.first for segment in self.metrics] != borders[:-1] or borders[-1] != self.iteration:
             raise ValueError("the metrics are not those of all iterations")
+        seeds = self.identity.get("seeds")
+        if not isinstance(seeds, list) or self.facts.layout > len(seeds):
+            raise ValueError("it has more devices than seeds")
+        if not set(self.facts.lost) <= set(map(str, seeds)):
+            raise ValueError("a lost seed is not one of its seeds")
         return self
 
 

@@ -150,8 +150,8 @@ def refuse_failed(entries: Sequence[Entry]) -> None:
 @contextlib.contextmanager
 def opened(launcher: AbstractLauncher) -> Iterator[None]:
     """A launcher that is ready, and let go of afterwards."""
-    launcher.open()
     try:
+        launcher.open()
         yield
     finally:
         launcher.close()

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from .._errors import OutputError
-from .._files import damaged, read_bytes, read_json
+from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
@@ -294,10 +294,10 @@ def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
     runs = {"format": FORMAT, "heading": asdict(heading), "runs": [dict(record.facts) for record in records]}
     with written(path):
         path.mkdir(parents=True, exist_ok=True)
-        (path / RUNS).write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n")
-        pl.concat(curves, how="diagonal").write_parquet(path / CURVES, compression="zstd", compression_level=19)
+        write_whole(path / RUNS, f"{json.dumps(runs, indent=1, ensure_ascii=False)}\n".encode())
         table = pl.concat(maps) if maps else pl.DataFrame({"run": [], "map": [], "step": [], "values": []})
-        table.write_parquet(path / MAPS, compression="zstd", compression_level=19)
+        for name, frame in ((CURVES, pl.concat(curves, how="diagonal")), (MAPS, table)):
+            write_whole(path / name, parquet(frame, compression="zstd", compression_level=19))
 
 
 def compact(values: np.ndarray) -> np.ndarray:
