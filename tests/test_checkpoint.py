@@ -606,6 +606,14 @@ def test_a_whole_step_of_another_run_is_set_aside(tmp_path: Path) -> None:
     assert "step.json belongs to another run" in told[0]
 
 
+def test_a_step_under_another_name_is_damaged(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((1, 1))}])
+    os.replace(tmp_path / "step-000000001", tmp_path / "step-000000009")
+    with pytest.raises(CheckpointError, match=r"step.json belongs to step-000000001"):
+        store.newest(pytest.fail)
+
+
 def test_what_orbax_gives_back_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
     store.save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((1, 1))}])

@@ -26,6 +26,7 @@ from curiax.curiosity import score
 from curiax.experiments import run as running
 from curiax.experiments.keeper import Keeper
 from curiax.experiments.options import RunOptions
+from curiax.experiments.progress import Silent
 from curiax.experiments.soundness import FIELDS, find_faults
 from curiax.experiments.spec import resolve
 from curiax.testing.faults import Injection, inject
@@ -307,6 +308,30 @@ def test_a_dropped_seed_leaves_the_others_as_they_were(monkeypatch: pytest.Monke
     assert "observations of task 'mountain-car'" in left.manifest["lost"]["5"]
     assert left.metrics.equals(sound.metrics.filter(sound.metrics["seed"] == 3))
     assert not [name for name in left.metrics.columns if name.startswith(("unsound/", "masked/"))]
+
+
+def test_a_dropped_seed_stays_dropped_when_the_run_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does afterwards may be sound again: only the checkpoint knows."""
+
+    class Crash(Silent):
+        def advance(self, iteration: int, latest: Any) -> None:
+            if iteration == 3:
+                raise MemoryError
+
+    fault = Injection("reward", math.nan, 5, 0, 9, 1)
+    what = plan_for("mountain-car", "rnd").experiment
+    drop = RunOptions(on_nonfinite="drop", checkpoint_seconds=0.0)
+    monkeypatch.setattr(running.saved, "write", lambda *_: None)  # which would not know the poisoned method
+    monkeypatch.setattr(running, "resolve", lambda experiment: inject(resolve(experiment), fault))
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=Crash(), options=drop)
+    with pytest.warns(UserWarning, match="seed 5"):
+        again = curiax.run(what, tmp_path / "run", options=drop)
+    assert again.manifest["continued"][0]["iteration"] > 0
+    assert list(again.manifest["lost"]) == ["5"]
+    assert again.metrics["seed"].unique().to_list() == [3]
 
 
 def test_a_masked_run_has_its_counts_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
