@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,9 @@ def main() -> int:
             "python": platform.python_version(),
             "machine": f"{os.cpu_count()} cores, {platform.platform()}",
         }
+        begun = time.monotonic()
         kept[name] = {**about, **(short if said.quick else long)()}
+        kept[name].setdefault("seconds", round(time.monotonic() - begun, 1))
         said.out.parent.mkdir(parents=True, exist_ok=True)
         said.out.write_text(json.dumps(kept, indent=2) + "\n")
     for name in said.only:
