@@ -32,7 +32,7 @@ WRITING = 2.5
 #: So many of the kills must have hit a save, and so many the end of a run.
 LEAST_SAVES, LEAST_ENDS = 0.4, 0.02
 Aim = Literal["save", "any", "end"]
-ITERATIONS = {"mountain-car": 600, "half-cheetah": 60}
+ITERATIONS = {"mountain-car": 1000, "half-cheetah": 100}
 
 
 class Victim:
@@ -48,19 +48,21 @@ class Victim:
 
     def call(self, out: str) -> subprocess.Popen[bytes]:
         """Start a process on the run."""
-        job = self.folder / f"{out}.json"
+        job, diary = self.folder / f"{out}.json", self.folder / f"{out}.diary"
+        self._diary, self._begun = diary, diary.stat().st_size if diary.exists() else 0
         told = {"experiment": self.experiment, "out": str(self.folder / out), "seconds": SECONDS}
-        job.write_text(json.dumps({**told, "diary": str(self.folder / f"{out}.diary")}))
+        job.write_text(json.dumps({**told, "diary": str(diary)}))
         script = Path(__file__).with_name("victim.py")
         with (self.folder / f"{out}.log").open("ab") as log:
             return subprocess.Popen([sys.executable, str(script), str(job)], stdout=log, stderr=log)
 
     def reached(self) -> list[tuple[int, float]]:
-        """The borders passed since the last start, with their times."""
-        diary = self.folder / "killed.diary"
-        lines = diary.read_text().splitlines() if diary.exists() else []
-        last = max((k for k, line in enumerate(lines) if line.startswith("start")), default=0)
-        pairs = [line.split() for line in lines[last + 1 :]]
+        """The borders that the present call has passed, with their times."""
+        if not self._diary.exists():
+            return []
+        with self._diary.open() as file:
+            file.seek(self._begun)
+            pairs = [line.split() for line in file if not line.startswith("start")]
         return [(int(pair[0]), float(pair[1])) for pair in pairs if len(pair) == 2]
 
 
@@ -72,9 +74,14 @@ def steps_on_disk(checkpoints: Path) -> list[int]:
 def disturb(victim: Victim, aim: Aim, deadline: float) -> dict[str, Any] | None:
     """One call, killed at a random moment, in the middle of a save or of its end; None if it finished before."""
     checkpoints = victim.folder / "killed" / "checkpoints"
+    held, left = steps_on_disk(checkpoints), set(checkpoints.glob(".writing-*"))
+
+    def saving() -> bool:
+        """Whether a checkpoint is being written, other than one that the call before was killed at."""
+        return any(path not in left for path in checkpoints.glob(".writing-*"))
+
     process = victim.call("killed")
     begun = time.monotonic()
-    held = steps_on_disk(checkpoints)
     while process.poll() is None and not victim.reached() and time.monotonic() - begun < deadline:
         if aim == "any" and victim.rng.random() < 0.002:
             break  # now and then before training begins: while it imports, reads or compiles
@@ -92,7 +99,7 @@ def disturb(victim: Victim, aim: Aim, deadline: float) -> dict[str, Any] | None:
         while process.poll() is None and time.monotonic() < moment:
             time.sleep(0.002)
     if aim == "save":
-        while process.poll() is None and not any(checkpoints.glob(".writing-*")):
+        while process.poll() is None and not saving():
             time.sleep(0.0005)
         time.sleep(victim.rng.uniform(0.0, 0.05))
     if process.poll() is not None:
@@ -102,16 +109,19 @@ def disturb(victim: Victim, aim: Aim, deadline: float) -> dict[str, Any] | None:
     process.kill()
     process.wait()
     now, borders, kept = time.time(), victim.reached(), steps_on_disk(checkpoints)
-    saving = any(checkpoints.glob(".writing-*"))
+    if (victim.folder / "killed" / "manifest.json").exists():
+        borders = borders[-1:]  # it was finished already: nothing is done again
+        kept = [victim.iterations]
     newest = kept[-1] if kept else 0
     # When the newest step's border was passed: what came after it must be done again.
+    begin = victim.reached()[0][0] if borders else 0
     since = next((at for iteration, at in borders if iteration >= newest), None)
     repeated = now - since if borders and since is not None else 0.0
     return {
-        "saving": saving,
+        "saving": saving(),
         "ending": bool(borders) and borders[-1][0] == victim.iterations,
         # It must have gone on from the newest step that its predecessor left: nothing that was saved is done again.
-        "continued_newest": not borders or borders[0][0] == (held[-1] if held else 0) + 1,
+        "continued_newest": not begin or begin == (held[-1] if held else 0) + 1,
         "iterations": (borders[-1][0] - newest) if borders else 0,
         "seconds": repeated,
     }
