@@ -54,7 +54,7 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 benchmark: $(VENV)/.installed-dev ## every benchmark that needs nothing beyond Curiax; JSON to results/benchmarks/
 	$(BIN)/python benchmarks/run_all.py
 
-soak: $(VENV)/.installed-dev ## the long checks of reliability; figures to results/reliability.json; about an hour
+soak: $(VENV)/.installed-dev ## the long checks of reliability; figures to results/reliability.json; an hour and a half
 	$(BIN)/python soak/run_all.py
 
 check-python:

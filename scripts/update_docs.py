@@ -849,7 +849,7 @@ def sweep_told(found: dict[str, Any]) -> Told:
     return (
         f"{found['runs']} runs on a Ray cluster of {found['workers']} workers, one killed every "
         f"{found['kill_every_seconds']:g} s: {found['kills']} kills",
-        f"{found['equal']} of {found['runs']} runs have the serial run's table",
+        f"{found['equal']} of {found['runs']} runs end with the serial run's state, table and agents",
         "all",
     )
 

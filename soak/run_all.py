@@ -1,7 +1,7 @@
 """Every check of reliability in its long form; the figures go to results/reliability.json, with the command.
 
-On a quiet machine of two cores it takes about an hour. `--only kill` runs one check and renews its entry; `--quick`
-is a rehearsal with small numbers, and writes nothing but to --out.
+On a machine of two cores it takes about an hour and a half. `--only kill` runs one check and renews its entry;
+`--quick` is a rehearsal with small numbers, and writes nothing but to --out.
 """
 
 from __future__ import annotations
