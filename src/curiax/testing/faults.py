@@ -192,11 +192,12 @@ def poke(x: Shaped[Array, "..."], where: Bool[Array, ""], value: Scalar) -> Shap
 @jax.custom_vjp
 def slope(x: Scalar, steep: Scalar) -> Scalar:
     """0, with the gradient `steep` with respect to `x`, whatever comes after it."""
-    return jnp.zeros_like(x)
+    # A zero of its own for every `steep`: what a batch shares would have its gradient counted once for each of it.
+    return jnp.where(jnp.isnan(steep), jnp.zeros_like(x), jnp.zeros_like(x))
 
 
 def _slope_forward(x: Scalar, steep: Scalar) -> tuple[Scalar, Scalar]:
-    return jnp.zeros_like(x), steep
+    return slope(x, steep), steep
 
 
 def _slope_backward(steep: Scalar, _: Scalar) -> tuple[Scalar, Scalar]:
