@@ -760,7 +760,8 @@ def kill_told(found: dict[str, Any]) -> Told:
         f"{found['runs_bit_identical']} of {found['runs_finished']} runs end with the bits of the undisturbed one; "
         f"{found['continued_from_the_newest_step']} of {found['kills']} continued from the newest checkpoint; "
         f"{again['median']:.1f} s of work done again in the median, {again['most']:.1f} s at most",
-        f"all; at most {found['checkpoint_seconds'] + found['seconds_to_write_allowed']:.1f} s, the writing included",
+        f"all; one interval of {found['checkpoint_seconds']:g} s. Judged: {found['seconds_to_write_allowed']:g} s "
+        "more, for the writing",
     )
 
 
@@ -810,7 +811,7 @@ def memory_told(found: dict[str, Any]) -> Told:
                 f"({run['growth_percent_since_the_first_checkpoint']:+.2f} % counted from the first)"
             ),
         ),
-        "under 1 % growth",
+        "under 1 % growth. Judged: after the warm-up",
     )
 
 
