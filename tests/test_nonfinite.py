@@ -243,9 +243,9 @@ def test_an_unsound_gradient_step_is_as_if_it_had_not_been(bad: float) -> None:
     spoilt = batches.at[1].set(bad)
     left, state, report = descend(loss, weight, optimiser, start, spoilt, mask=True)
     right, expected, _ = descend(loss, weight, optimiser, start, batches[jnp.asarray([0, 2, 3])])
-    np.testing.assert_array_equal(left, right)
-    for mine, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    # Two programs, of four steps and of three: the last bit is the compiler's.
+    for mine, theirs in zip(jax.tree.leaves((left, state)), jax.tree.leaves((right, expected)), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
     assert {name: int(value) for name, value in report.items() if "/" in name} == {
         "unsound/loss": 1,
         "unsound/gradient": 1,
