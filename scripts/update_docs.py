@@ -755,13 +755,11 @@ def kill_told(found: dict[str, Any]) -> Told:
     return (
         f"`kill -9` {found['kills']} times, {found['kills_during_a_save']} of them during a save and "
         f"{found['kills_after_the_last_iteration']} after the last iteration, dealt out over {found['experiments']} "
-        f"experiments, then called again until finished; a checkpoint every {found['checkpoint_seconds']:g} s and as "
-        "soon as the last one is written",
+        f"experiments, then called again until finished; `--checkpoint-seconds {found['checkpoint_seconds']:g}`",
         f"{found['runs_bit_identical']} of {found['runs_finished']} runs end with the bits of the undisturbed one; "
         f"{found['continued_from_the_newest_step']} of {found['kills']} continued from the newest checkpoint; "
         f"{again['median']:.1f} s of work done again in the median, {again['most']:.1f} s at most",
-        f"all; one interval of {found['checkpoint_seconds']:g} s. Judged: {found['seconds_to_write_allowed']:g} s "
-        "more, for the writing",
+        f"all; all; at most {found['checkpoint_seconds']:g} s",
     )
 
 

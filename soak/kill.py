@@ -24,15 +24,13 @@ from common import SETTINGS, STEPS, TASKS, ending, say
 from curiax import Experiment
 from curiax.experiments.registry import METHODS
 
-#: A checkpoint is due after so many seconds.
-SECONDS = 0.4
-#: A checkpoint that is due is asked for at the next border, delivered one or a few iterations later, and written beside
-#: the training. That may take so many seconds more: two processes train at the same time, and each imports Orbax first.
-WRITING = 2.5
+#: `checkpoint_seconds`: no kill may cost more work than this. Two processes train at the same time on two cores, and
+#: the first checkpoint of a process imports Orbax: much less would ask more of the machine than it has.
+SECONDS = 2.0
 #: So many of the kills must have hit a save, and so many the end of a run.
 LEAST_SAVES, LEAST_ENDS = 0.4, 0.02
 Aim = Literal["save", "any", "end"]
-ITERATIONS = {"mountain-car": 1000, "half-cheetah": 100}
+ITERATIONS = {"mountain-car": 3000, "half-cheetah": 300}
 
 
 class Victim:
@@ -187,7 +185,6 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
         "runs_finished": sum(result["finished"] for result in results),
         "runs_bit_identical": sum(result["equal"] for result in results),
         "checkpoint_seconds": SECONDS,
-        "seconds_to_write_allowed": WRITING,
         "work_repeated_seconds": {
             "median": round(statistics.median(again), 3),
             "mean": round(sum(again) / len(again), 3),
@@ -197,7 +194,7 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
         "seconds": round(time.monotonic() - begun, 1),
         "passed": all(result["equal"] == result["finished"] for result in results)
         and all(kill["continued_newest"] for kill in found)
-        and max(again) <= SECONDS + WRITING
+        and max(again) <= SECONDS
         and saving >= LEAST_SAVES * len(found)
         and ending >= LEAST_ENDS * len(found),
     }

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bits
@@ -30,8 +31,9 @@ from small import SMALL
 import curiax
 from curiax._errors import BusyError, CheckpointError, Interrupted
 from curiax.experiments import checkpoint, folder, session, step
+from curiax.experiments import keeper as keeping
 from curiax.experiments import run as running
-from curiax.experiments.checkpoint import Checkpoints
+from curiax.experiments.checkpoint import Checkpoints, HostMetrics
 from curiax.experiments.interrupt import TOGETHER
 from curiax.experiments.keeper import Keeper, meant
 from curiax.experiments.progress import Silent
@@ -576,6 +578,37 @@ def test_nothing_that_is_not_finite_is_ever_written(tmp_path: Path) -> None:
     keeper.wait()
     keeper.close()
     assert steps(tmp_path) == ["step-000000001"]
+
+
+def test_a_checkpoint_is_begun_early_enough_to_be_there_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No kill costs more than the seconds that were asked for, though writing takes time, and more for the first."""
+    clock = [100.0]
+    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    takes = iter([1.5, 0.4, 0.4, 0.7, 0.4, 0.4, 0.4])
+    borders: list[float] = []  # the states that are safe
+    on_disk: list[float] = []
+
+    class Slow(Checkpoints):
+        def save(self, snapshot: Snapshot, parts: Sequence[HostMetrics]) -> None:
+            borders.append(clock[0])
+            clock[0] += next(takes)
+            on_disk.append(clock[0])
+
+    keeper = Keeper(Slow(tmp_path, IDENTITY, 3), 4.0)
+    iteration = 0
+    while len(on_disk) < 7:
+        clock[0] += 0.05
+        iteration += 1
+        if keeper.due:
+            keeper.save(Snapshot(iteration, {}, {}))
+            keeper.wait()
+    lost = [there - before for before, there in zip([100.0, *borders], on_disk, strict=False)]
+    assert max(lost) <= 4.0
+    assert min(np.diff(borders)) > 2.0  # never less than half of them apart
+    assert borders[-1] - borders[-2] == pytest.approx(4.0 - 2 * 0.4, abs=0.2)  # once it is known how little it takes
+    keeper.close()
 
 
 def test_where_values_are_masked_an_unsound_state_waits_for_a_sound_one(tmp_path: Path) -> None:

@@ -13,11 +13,18 @@ from .._errors import CheckpointError, CuriaxError, NonFiniteError
 from .checkpoint import Checkpoints, HostMetrics, steps_in
 from .step import Snapshot, reason
 
+#: The first checkpoint of a process reads Orbax in, which takes about so many seconds.
+FIRST = 2.0
+
 
 class Keeper:
     """Keeps the metrics of a run and writes checkpoints beside training, in one thread, never two at a time.
 
     Metrics that a checkpoint holds leave the memory; without a store all stay there, and no checkpoint is ever due.
+
+    No more than `seconds` of work shall be lost to a kill. What is lost is what came after the newest checkpoint that
+    is on the disk, so the next one must be there, not begun, when they are over: it is due earlier by the time that
+    it will need, which is taken to be twice what the last one needed, and at most half of `seconds`.
     """
 
     def __init__(
@@ -33,7 +40,7 @@ class Keeper:
         self._parts: list[HostMetrics] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="curiax-checkpoint")
         self._writing: Future[None] | None = None
-        self._last = time.monotonic()
+        self._last, self._needs = time.monotonic(), min(FIRST, seconds / 2.0)
         #: The newest iteration that is safe on the disk.
         self.saved = 0 if store is None else store.done
 
@@ -46,8 +53,11 @@ class Keeper:
     @property
     def due(self) -> bool:
         """Whether it is time for another checkpoint, and the last one is written."""
-        waited = time.monotonic() - self._last
-        return self._store is not None and self._writing is None and waited >= self._seconds
+        return self._store is not None and self._writing is None and time.monotonic() >= self._due_at
+
+    @property
+    def _due_at(self) -> float:
+        return self._last + self._seconds - self._needs
 
     def save(self, snapshot: Snapshot) -> None:
         """Begin to write a checkpoint; the state is checked at once, the rest happens beside training.
@@ -66,10 +76,11 @@ class Keeper:
             self._skipped = True
             return
         self.wait()
-        parts, self._parts, self._last = self._parts, [], time.monotonic()
-        self._writing = self._pool.submit(self._save, snapshot, parts)
+        parts, self._parts, due_at = self._parts, [], self._due_at
+        self._last = time.monotonic()
+        self._writing = self._pool.submit(self._save, snapshot, parts, due_at)
 
-    def _save(self, snapshot: Snapshot, parts: Sequence[HostMetrics]) -> None:
+    def _save(self, snapshot: Snapshot, parts: Sequence[HostMetrics], due_at: float) -> None:
         assert self._store is not None
         try:
             self._store.save(snapshot, parts)
@@ -85,6 +96,8 @@ class Keeper:
                 f"{reason(error)}. {kept}; see to the disk, then the same command continues."
             ) from error
         self.saved = snapshot.iteration
+        needed = time.monotonic() - due_at
+        self._needs = min(max(2.0 * needed, self._needs / 2.0), self._seconds / 2.0)
 
     def wait(self) -> None:
         """Until the last checkpoint is written; raises what went wrong with it."""

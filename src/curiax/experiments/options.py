@@ -16,8 +16,9 @@ class RunOptions:
     """How a run is carried out; two runs that differ only here are the same run.
 
     Args:
-        checkpoint_seconds: at least so long between checkpoints, which are made between two iterations; infinity makes
-            one only when the run is told to stop.
+        checkpoint_seconds: so much work at most is lost to a kill: each checkpoint is on the disk so many seconds after
+            the one before, or as soon as that is possible where iterations or the disk take longer. Infinity makes one
+            only when the run is told to stop.
         keep: how many checkpoints stay until the run is finished.
         on_nonfinite: what happens at a NaN, an infinity or a value beyond all bounds: `stop` ends the run and says
             where it was; `drop` goes on and leaves that seed out of the results, the others being what they would have
