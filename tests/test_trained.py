@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from kept import untrained
 import curiax
 from curiax import OutputError, UsageError
 from curiax.cli import main
-from curiax.experiments import saved
+from curiax.experiments import exports, saved
 from curiax.watch import watch
 
 DATA = Path(__file__).parent / "data"
@@ -203,6 +205,22 @@ def test_the_export_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert main(["export", str(run), *words[:-1], str(tmp_path / words[-1])]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = exports.write_whole
+
+    def full(file: Path, data: bytes) -> None:
+        if file.name == exports.AGENTS:  # the other one had room
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(file, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(exports, "write_whole", full)
+        with pytest.raises(OutputError, match="No space left on device"):
+            curiax.export(GOLDEN[0], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    curiax.export(GOLDEN[0], tmp_path / "out")
 
 
 def test_an_export_can_be_watched(tmp_path: Path) -> None:

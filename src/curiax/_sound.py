@@ -20,6 +20,8 @@ LIMIT = 1e19
 #: What was found, in words.
 FROM_OUTSIDE = f"NaN, infinity or a value beyond {HUGE:.0e}".replace("e+", "e")
 COMPUTED = f"NaN, infinity or a value beyond {LIMIT:.0e}".replace("e+", "e")
+#: What to look for.
+ADVICE = "Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
 #: How to go on from a run that was stopped.
 GO_ON = (
     "The same command with --on-nonfinite drop goes on from the last checkpoint without this seed, with --on-nonfinite "

@@ -5,6 +5,7 @@ Acting imports neither JAX nor anything of Curiax's training; the bonus needs JA
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +60,13 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
         target.mkdir(parents=True, exist_ok=True)
         if any(target.iterdir()):
             raise OutputError(f"{target} is not empty: choose a new folder for --out.")
-        exports.write(target, body, {name: array[rows] for name, array in arrays.items()})
+        try:
+            exports.write(target, body, {name: array[rows] for name, array in arrays.items()})
+        except OSError:
+            with contextlib.suppress(OSError):  # as if nothing had been: the next try finds the folder empty
+                (target / exports.TENSORS).unlink(missing_ok=True)
+                target.rmdir()
+            raise
     except OSError as error:
         raise OutputError(f"cannot write to {target}: {error.strerror or error}. Choose another --out.") from None
     return target

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from .._errors import CheckpointError, CuriaxError, NonFiniteError
+from .._sound import ADVICE
 from .checkpoint import Checkpoints, HostMetrics, steps_in
 from .step import Snapshot, reason
 
@@ -68,9 +69,7 @@ class Keeper:
         if name := unsound(snapshot, self._exempt):
             message = f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written"
             if not self._skip:
-                raise NonFiniteError(
-                    f"{message}. Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
-                )
+                raise NonFiniteError(f"{message}. {ADVICE}")
             if not self._skipped:
                 warnings.warn(f"{message}; the next iterations are tried", stacklevel=2)
             self._skipped = True

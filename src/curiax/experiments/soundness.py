@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._sound import COMPUTED, FROM_OUTSIDE, GO_ON, spot
+from .._sound import ADVICE, COMPUTED, FROM_OUTSIDE, GO_ON, spot
 from .spec import Plan
 
 #: Columns of the metrics that only this module reads.
@@ -39,8 +39,6 @@ COMPUTATIONS = {
 FIELDS = (*ROLLOUT, *COMPUTATIONS)
 #: What must be sound even where unsound values are masked.
 LEARNT = ("model", "policy")
-#: What to look for.
-ADVICE = "Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
 
 
 @dataclass(frozen=True)

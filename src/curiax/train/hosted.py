@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Shaped, UInt32
 
 from .._errors import CuriaxError, NonFiniteError, SimulatorError
-from .._sound import FROM_OUTSIDE, GO_ON, HUGE, spot
+from .._sound import ADVICE, FROM_OUTSIDE, GO_ON, HUGE, spot
 from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
@@ -299,7 +299,7 @@ class Lane:
             if t is not None and not sound(self.tape.action[t], 2)[s, n]:
                 message = f"{FROM_OUTSIDE} in the policy's actions: {place}: the task's observations followed"
             if self.setup.on_nonfinite == "stop":
-                raise NonFiniteError(f"{message}. The run was stopped. {GO_ON}")
+                raise NonFiniteError(f"{message}. The run was stopped. {ADVICE} {GO_ON}")
             # Another thread reads it: it is replaced, never changed.
             self.lost = {self.seeds[s]: message, **self.lost}
 
