@@ -806,7 +806,8 @@ def memory_told(found: dict[str, Any]) -> Told:
             found["runs"],
             lambda run: (
                 f"{run['growth_percent']:+.2f} % during {run['checkpoints']} checkpoints "
-                f"({run['growth_percent_since_the_first_checkpoint']:+.2f} % counted from the first)"
+                f"({run['growth_percent_since_the_first_checkpoint']:+.2f} % counted from the first, which itself adds "
+                f"{run['megabytes']['first_checkpoint'] - run['megabytes']['first_iteration']:.0f} MB: Orbax)"
             ),
         ),
         "under 1 % growth. Judged: after the warm-up",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import pytest
 # are made without them.
 if jax.__version_info__ < (0, 11):
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+# A shell without job control has its background jobs ignore Ctrl-C, and what they start after them; tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 jax.config.update("jax_num_cpu_devices", 2)
 CACHE = Path(__file__).parent.parent / ".xla_cache"
 os.environ["CURIAX_CACHE"] = str(CACHE)

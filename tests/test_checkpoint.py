@@ -662,6 +662,18 @@ def test_a_request_in_the_last_iteration_ends_the_suite_after_the_run(tmp_path: 
     assert curiax.run(experiment(), tmp_path / "run").reused
 
 
+def test_what_a_shell_has_its_background_jobs_ignore_is_ignored(tmp_path: Path) -> None:
+    """Ctrl-C in a terminal goes to all that it started; `nohup curiax run ... &` in a script is not meant."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert not curiax.run(experiment(), tmp_path / "run", progress=At(2, send(signal.SIGINT))).reused
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        with pytest.raises(Interrupted):
+            curiax.run(experiment(iterations=11), tmp_path / "other", progress=At(2, send(signal.SIGTERM)))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 FINISHING = r"""
 import resource, sys
 from pathlib import Path

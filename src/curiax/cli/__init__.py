@@ -85,15 +85,15 @@ def script() -> None:
     """The `curiax` command."""
     import warnings
 
-    from ..experiments.interrupt import SIGNALS, leave, leave_in_time
+    from ..experiments.interrupt import heeded, leave, leave_in_time
 
-    for number in SIGNALS:
+    for number in heeded():
         signal.signal(number, leave)
     leave_in_time()
     # For people: what is the matter, not which line of ours says so.
     warnings.formatwarning = lambda message, *_, **__: f"curiax: {message}\n"
     code = main()
-    for number in SIGNALS:
+    for number in heeded():
         signal.signal(number, lambda *_: os._exit(code))  # all is done but the interpreter's own end
     if code in (INTERRUPTED, TERMINATED):
         # XLA's compiler threads do not survive a regular exit in mid-work: they end in a segmentation fault.

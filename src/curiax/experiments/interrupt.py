@@ -38,6 +38,11 @@ class Stop:
 NOTICE = "stopping: saving at the next border of the training. Ctrl-C again leaves at once."
 
 
+def heeded() -> list[int]:
+    """The signals that this process is to hear: a shell has its background jobs ignore Ctrl-C, not meant for them."""
+    return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+
 @contextlib.contextmanager
 def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Stop]:
     """Take the two signals as a request while the block runs; a second Ctrl-C interrupts as it always does.
@@ -62,7 +67,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
                 )
             tell(notice)
 
-    before: dict[int, Any] = {number: signal.signal(number, take) for number in SIGNALS}
+    before: dict[int, Any] = {number: signal.signal(number, take) for number in heeded()}
     try:
         yield stop
     finally:

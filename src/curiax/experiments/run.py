@@ -40,10 +40,10 @@ from .training import Training
 if TYPE_CHECKING:
     import polars
 
-#: What to do about a simulation that ran away.
+#: What to do about a seed that was lost.
 REMEDY = (
-    "Actions or rewards that grow without bound are the usual cause: look at policy/action_std in the metrics, lower "
-    "ppo.learning_rate, or give the simulator a smaller time step."
+    "Values that grow without bound are the usual cause: look at policy/action_std and the losses in the metrics, "
+    "lower ppo.learning_rate or learner.learning_rate, or give a simulator that runs away a smaller time step."
 )
 
 
