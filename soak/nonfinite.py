@@ -44,7 +44,7 @@ SETTINGS = {
     "learner.epochs": 2,
 }
 #: One fault in so many goes through `curiax.run`.
-THROUGH = 25
+THROUGH = 8
 
 
 def plan_for(task: str, method: str) -> Plan:

@@ -22,6 +22,7 @@ import kill
 import memory
 import numpy as np
 import pytest
+import safetensors.numpy
 from common import ending
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ from small import SMALL
 
 import curiax
 from curiax._errors import BusyError, CheckpointError, Interrupted
+from curiax._files import digest
 from curiax.experiments import checkpoint, folder, session, step
 from curiax.experiments import keeper as keeping
 from curiax.experiments import run as running
@@ -37,7 +39,9 @@ from curiax.experiments.checkpoint import Checkpoints, HostMetrics
 from curiax.experiments.interrupt import TOGETHER
 from curiax.experiments.keeper import Keeper, meant
 from curiax.experiments.progress import Silent
+from curiax.experiments.spec import resolve
 from curiax.experiments.step import Snapshot
+from curiax.experiments.training import Training
 from curiax.train import devices
 from curiax.train.lanes import LEAD, Border
 
@@ -358,9 +362,6 @@ def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
         curiax.run(experiment(), tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
     with pytest.raises(curiax.OutputError, match=r"another run, which is not finished .*differs in ppo.clip"):
         curiax.run(experiment(**{"ppo.clip": 0.1}), tmp_path / "run")
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    with pytest.raises(curiax.OutputError, match="not a Curiax run"):
-        curiax.run(experiment(), tmp_path / "run")
 
 
 def test_other_versions_are_refused_unless_drift_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -569,7 +570,7 @@ def test_nothing_that_is_not_finite_is_ever_written(tmp_path: Path) -> None:
     begun = {"fine": np.zeros(2), "meant": infinite, "number": np.arange(3)}
     assert meant({**begun, "broken": nan, "worlds.obs": infinite, "lane0.host.fleet/obs": infinite}) == {"meant"}
     keeper = Keeper(store, 0.0, meant(begun))
-    keeper.add({"m": np.zeros((1, 1))})
+    keeper.add({"m": np.zeros((2, 1))})
     for name, value in (("fine", nan), ("fine", infinite), ("meant", nan)):
         with pytest.raises(curiax.NonFiniteError, match=f"in {name} after iteration 1: no checkpoint was written"):
             keeper.save(Snapshot(1, {**begun, name: value}, {}))
@@ -611,15 +612,35 @@ def test_a_checkpoint_is_begun_early_enough_to_be_there_in_time(
     keeper.close()
 
 
+@pytest.mark.parametrize(("takes", "apart"), [(18.0, 18.0), (8.0, 8.0), (1.0, 13.0)])
+def test_long_iterations_are_not_waited_for_twice(
+    takes: float, apart: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state that is asked for comes with the next border: it is asked for one border ahead."""
+    clock = [0.0]
+    monkeypatch.setattr(keeping, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(Checkpoints, "save", lambda *_: None)
+    keeper, asked, saved = Keeper(Checkpoints(tmp_path, IDENTITY, 3), 15.0), False, []
+    for iteration in range(1, 60):
+        clock[0] += takes
+        keeper.add({"m": np.zeros((2, 1))})
+        if asked:
+            keeper.save(Snapshot(iteration, {}, {}))
+            saved.append(clock[0])
+        asked = keeper.due
+    np.testing.assert_allclose(np.diff(saved)[3:], apart, atol=1.0)
+    keeper.close()
+
+
 def test_where_values_are_masked_an_unsound_state_waits_for_a_sound_one(tmp_path: Path) -> None:
     keeper = Keeper(Checkpoints(tmp_path, IDENTITY, 3), 0.0, skip=True)
-    keeper.add({"m": np.zeros((1, 1))})
+    keeper.add({"m": np.zeros((2, 1))})
     with pytest.warns(UserWarning, match="in x after iteration 1: no checkpoint was written; the next iterations are"):
         keeper.save(Snapshot(1, {"x": np.array([np.nan])}, {}))
     assert keeper.due
-    keeper.add({"m": np.zeros((1, 1))})
+    keeper.add({"m": np.zeros((2, 1))})
     keeper.save(Snapshot(2, {"x": np.array([np.nan])}, {}))  # said once
-    keeper.add({"m": np.zeros((1, 1))})
+    keeper.add({"m": np.zeros((2, 1))})
     keeper.save(Snapshot(3, {"x": np.ones(1)}, FACTS))
     keeper.close()
     assert (steps(tmp_path), keeper.saved) == (["step-000000003"], 3)
@@ -641,7 +662,7 @@ def test_a_whole_step_of_another_run_is_set_aside(tmp_path: Path) -> None:
 
 def test_a_step_under_another_name_is_damaged(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
-    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((1, 1))}])
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
     os.replace(tmp_path / "step-000000001", tmp_path / "step-000000009")
     with pytest.raises(CheckpointError, match=r"step.json belongs to step-000000001"):
         store.newest(pytest.fail)
@@ -649,7 +670,7 @@ def test_a_step_under_another_name_is_damaged(tmp_path: Path) -> None:
 
 def test_what_orbax_gives_back_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
-    store.save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((1, 1))}])
+    store.save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((2, 1))}])
     monkeypatch.setattr(step, "read_arrays", lambda *_: {"x": np.array([1.0, 1.0, np.nextafter(1.0, 2.0)])})
     with pytest.raises(CheckpointError, match="arrays: x does not match its digest"):
         store.newest(pytest.fail)
@@ -702,7 +723,7 @@ def test_results_are_written_whatever_the_locale_and_a_full_disk_is_told(tmp_pat
 
 def test_a_half_written_step_is_no_step(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
-    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((1, 1))}])
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
     shutil.copytree(tmp_path / "step-000000001", tmp_path / ".writing-12345678")
     (tmp_path / "metrics" / "000000001-000000002.safetensors").write_bytes(b"beyond the step")
     again = Checkpoints(tmp_path, IDENTITY, 3)
@@ -746,7 +767,7 @@ def test_a_forged_step_is_damaged_though_its_digest_is_right(
     place: tuple[Any, ...], value: Any, tmp_path: Path
 ) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
-    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((1, 1))}])
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
     path = tmp_path / "step-000000001" / "step.json"
     body = json.loads(path.read_text())["body"]
     part = body
@@ -757,6 +778,126 @@ def test_a_forged_step_is_damaged_though_its_digest_is_right(
     with pytest.raises(CheckpointError, match=r"step.json is not what Curiax writes"):
         store.newest(pytest.fail)
     assert store.layout() is None
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        ({"m": np.zeros((2, 1))}, "m is not of 2 seeds and 2 iterations"),
+        ({"m": np.zeros((1, 2))}, "m is not of 2 seeds and 2 iterations"),
+        ({"m": np.zeros(2)}, "m is not of 2 seeds and 2 iterations"),
+        ({}, "is empty"),
+        ({"other": np.zeros((2, 2))}, "has other metrics than those before it"),
+        (None, "cannot be read"),
+    ],
+    ids=str,
+)
+def test_forged_metrics_are_damage_though_their_digest_is_right(forged: Any, why: str, tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
+    store.save(Snapshot(3, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 2))}])
+    data = b"\x08\0\0\0\0\0\0\0nonsense" if forged is None else safetensors.numpy.save(forged)
+    path = tmp_path / "step-000000003" / "step.json"
+    body = json.loads(path.read_text())["body"]
+    body["metrics"][1]["digest"] = digest(data)
+    path.write_bytes(step.sealed(body))
+    for copy in step.COPIES:
+        (tmp_path / copy / body["metrics"][1]["name"]).write_bytes(data)
+    told: list[str] = []
+    found = Checkpoints(tmp_path, IDENTITY, 3).newest(told.append)
+    assert found is not None
+    assert found.iteration == 1
+    assert why in told[0]
+
+
+def test_metrics_of_before_must_be_those_of_now(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.newest(pytest.fail)
+    keeper = Keeper(store, 0.0)
+    keeper.add({"m": np.zeros((2, 1)), "masked/steps": np.zeros((2, 1))})
+    with pytest.raises(CheckpointError, match=r"has other metrics than this run \(m, n\)"):
+        keeper.add({"n": np.zeros((2, 1))})
+    keeper.close()
+
+
+def test_simulators_that_do_not_fit_are_refused() -> None:
+    training = Training(resolve(experiment("half-cheetah", "random")))
+    try:
+        whole = training.snapshot()
+        facts = {**whole.facts, "lost": {}}
+        short = next(name for name in whole.arrays if name.endswith("moments/mean"))
+        for arrays in (
+            {name: array for name, array in whole.arrays.items() if name != short},
+            {**whole.arrays, short: np.zeros(99)},
+        ):
+            with pytest.raises(CheckpointError, match="state of the simulators in the checkpoint does not fit"):
+                training.resume(Snapshot(1, arrays, facts))
+    finally:
+        training.close()
+
+
+def test_files_of_others_beside_a_run_are_let_be(tmp_path: Path) -> None:
+    """A log in the folder of a run that is to be continued; notes among its checkpoints."""
+    with pytest.raises(MemoryError):
+        curiax.run(experiment(), tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    notes = [tmp_path / "run" / "nohup.out", *(tmp_path / "run" / "checkpoints" / name for name in ("a", "metrics/b"))]
+    for note in notes:
+        note.write_text("mine")
+    assert curiax.run(experiment(), tmp_path / "run").manifest["continued"]
+    assert [note.read_text() for note in notes] == ["mine"] * 3
+    assert curiax.run(experiment(), tmp_path / "run").reused
+    assert not steps(tmp_path / "run" / "checkpoints")
+
+
+def test_the_manifest_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[str] = []
+    real = os.replace
+    monkeypatch.setattr(folder.os, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
+    curiax.run(experiment(iterations=1), tmp_path / "run")
+    files = ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
+    last = [name for k, name in enumerate(moved) if name in files and name not in moved[k + 1 :]]
+    assert sorted(last) == files
+    assert last[-1] == "manifest.json"
+
+
+def test_a_border_that_was_agreed_on_stays() -> None:
+    """One lane may have passed it already."""
+    border = Border(2)
+    border.ask()
+    assert border.passes(0, 1)
+    border.ask()
+    assert border.passes(1, 1)
+    border.ask()
+    assert not border.passes(0, 1)
+    assert border.passes(0, 2)
+
+
+@pytest.mark.parametrize("package", ["jax", "jaxlib", "equinox", "optax", "numpy"])
+def test_what_decides_the_bits_is_known(package: str) -> None:
+    assert package in session.DECISIVE
+    assert session.installed(resolve(experiment()))[package]
+
+
+@pytest.mark.parametrize("task", ["mountain-car", "half-cheetah"])
+def test_a_request_in_an_iteration_is_granted_at_its_end(task: str, tmp_path: Path) -> None:
+    """Not at the end of the next one: iterations may be long."""
+    asked: list[int] = []
+    real = Training.ask
+    what = experiment(task)
+
+    class Late(At):
+        def advance(self, iteration: int, latest: Any) -> None:
+            if iteration == 3:
+                threading.Timer(0.0, send(signal.SIGTERM)).start()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Training, "ask", lambda training: (asked.append(training.done), real(training)))
+        with pytest.raises(Interrupted):
+            curiax.run(what, tmp_path / "run", progress=Late(3, crash))
+    assert asked
+    assert max(int(name[5:]) for name in steps(tmp_path / "run" / "checkpoints")) <= asked[0] + 3
 
 
 def test_a_run_can_be_continued_with_another_choice_about_unsound_values(tmp_path: Path) -> None:
@@ -774,7 +915,7 @@ def test_a_run_can_be_continued_with_another_choice_about_unsound_values(tmp_pat
 
 def test_a_step_whose_text_was_changed_by_hand_is_damaged(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
-    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((1, 1))}])
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
     path = tmp_path / "step-000000001" / "step.json"
     path.write_text(path.read_text().replace('"layout": 1', '"layout": 2'))
     with pytest.raises(CheckpointError, match=r"step.json does not match its digest"):

@@ -20,6 +20,7 @@ from curiax.agents._base import AbstractAgent
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, RemoteSettings
 from curiax.envs.remote import uniform
 from curiax.experiments.options import RunOptions
+from curiax.experiments.progress import Silent
 from curiax.experiments.reproduce import experiments
 from curiax.experiments.spec import resolve
 from curiax.experiments.suites import find_suite
@@ -331,6 +332,49 @@ def test_a_simulation_that_runs_away_costs_its_own_seed_only(value: str, tmp_pat
     reread = curiax.run(broken, tmp_path / "run", options=drop)
     assert reread.reused
     assert sorted(reread.final()) == [1, 3]
+
+
+class Wrecks(Sleds):
+    """The first one never recovers, whatever is done."""
+
+    def _wreck(self) -> None:
+        if self.steps >= self.at:
+            self.obs[0] = np.nan
+            self.record[:] = self.obs
+
+    def reset(self, seeds: np.ndarray, who: np.ndarray | None = None) -> None:
+        super().reset(seeds, who)
+        self._wreck()
+
+    def step(self, actions: np.ndarray, seeds: np.ndarray, still: np.ndarray | None = None) -> None:
+        super().step(actions, seeds, still)
+        self._wreck()
+
+
+class WreckedSled(HostSled):
+    def open(self, count: int, threads: int = 1) -> Any:
+        return Wrecks(count, 0.0, self.at)
+
+
+class Crash(Silent):
+    def advance(self, iteration: int, latest: Any) -> None:
+        if iteration == 3:
+            raise MemoryError
+
+
+def test_a_wreck_that_never_recovers_does_not_keep_the_others_from_being_saved(tmp_path: Any) -> None:
+    settings = {**SMALL, "loop.envs": 2, "loop.rollout": 64}
+    sound = curiax.run(curiax.Experiment(HostSled, "lbs", seeds=4, steps=512, settings=settings))
+    broken = curiax.Experiment(WreckedSled, "lbs", seeds=4, steps=512, settings={**settings, "task.at": 100})
+    drop = RunOptions(on_nonfinite="drop", checkpoint_seconds=0.0)
+    with pytest.raises(MemoryError):
+        curiax.run(broken, tmp_path / "run", options=drop, progress=Crash())
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")]
+    with pytest.warns(UserWarning, match="seed 0"):
+        result = curiax.run(broken, tmp_path / "run", options=drop)
+    assert result.manifest["continued"][0]["iteration"] >= 2
+    left = sound.metrics.filter(sound.metrics["seed"].is_in([1, 3]))
+    assert result.metrics.equals(left.select(result.metrics.columns))
 
 
 class Late(Sleds):

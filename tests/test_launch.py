@@ -540,3 +540,9 @@ def test_time_left_counts_only_what_this_sweep_has_done(monkeypatch: pytest.Monk
     entries[1].standing = Standing(60, 100)
     clock.look(entries)
     assert clock.left == pytest.approx(20.0), "0.2 in 10 s, 0.4 to go"
+
+
+def test_every_job_waits_for_a_worker_that_is_on_its_way_out(tmp_path: Path) -> None:
+    chosen = [Experiment("mountain-car", "random", seeds=1, steps=128, settings=SMALL)]
+    (entry,) = entries_for(chosen, tmp_path, RunOptions(keep=2), 1)
+    assert entry.job.options == RunOptions(keep=2, wait=True)

@@ -104,6 +104,13 @@ def test_folders_that_are_not_free_are_refused_and_untouched(tmp_path: Path) -> 
     with pytest.raises(OutputError, match="not a Curiax run"):
         run(QUICK, tmp_path / "foreign")
     assert contents(tmp_path / "foreign") == {"thesis.tex": b"precious"}
+    for name in ("model.pt", "metrics/loss.csv", "step-best/model.pt"):  # others have checkpoints too
+        file = tmp_path / name[:5] / "checkpoints" / name
+        file.parent.mkdir(parents=True)
+        file.write_text("precious")
+        with pytest.raises(OutputError, match=r"not a Curiax run \(.*checkpoints.*\): choose an empty or new folder"):
+            run(QUICK, tmp_path / name[:5])
+        assert contents(tmp_path / name[:5]) == {f"checkpoints/{name}": b"precious"}
 
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError, match="is a file"):

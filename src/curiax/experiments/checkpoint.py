@@ -26,11 +26,27 @@ import numpy as np
 from .._errors import CheckpointError, OutputError
 from .._files import digest, write_whole
 from .arrays import array_digest, write_arrays
-from .step import ARRAYS, COPIES, STEP, Snapshot, file_digests, read_segment, read_step, sealed, step_name, unsealed
+from .step import (
+    ARRAYS,
+    COPIES,
+    STEP,
+    Snapshot,
+    file_digests,
+    lasting,
+    read_segment,
+    read_step,
+    sealed,
+    step_name,
+    unsealed,
+)
 
 CHECKPOINTS = "checkpoints"
 RESTORE = "Restore the folder from a copy, or remove it to begin anew."
 STEP_NAME = re.compile(r"step-(\d{9,})")
+
+#: The names of all that is ever put into a folder of checkpoints, and into those of metrics in it.
+OURS = re.compile(r"lock|holder\.txt|metrics(-copy)?|(damaged-)?step-\d{9,}(-\w+)?|\.(writing|old)-.+|\.finished")
+SEGMENT_NAME = re.compile(r"\.?\d{9,}-\d{9,}\.safetensors(-\w+)?")
 
 HostMetrics = Mapping[str, np.ndarray]
 
@@ -42,6 +58,8 @@ class Checkpoints:
         self.folder, self.identity, self.keep = folder, dict(identity), keep
         #: The metrics files so far: `(first, last, name, digest)`, `last` exclusive.
         self.segments: list[dict[str, Any]] = []
+        #: The names of the metrics in them, as far as they were read.
+        self.names: set[str] = set()
 
     @property
     def done(self) -> int:
@@ -138,6 +156,7 @@ class Checkpoints:
                     f"checkpoint {path} is damaged ({why}): set aside as {set_aside.name}, {step.name} is used instead."
                 )
             self.segments = segments
+            self.names = lasting(read_segment(self.folder, segments[-1]))
             self._clean()
             return snapshot
         if damaged:
@@ -157,7 +176,7 @@ class Checkpoints:
         known = {segment["name"] for segment in self.segments}
         for folder in (self.folder / copy for copy in COPIES):
             for path in folder.iterdir() if folder.is_dir() else ():
-                if path.name not in known:
+                if path.name not in known and SEGMENT_NAME.fullmatch(path.name):
                     path.unlink(missing_ok=True)
 
 
@@ -167,6 +186,16 @@ def steps_in(folder: Path) -> list[Path]:
         return []
     found = [path for path in folder.iterdir() if STEP_NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+
+
+def foreign(folder: Path) -> list[Path]:
+    """What lies in a folder of checkpoints and was not put there by Curiax."""
+    if folder.is_symlink() or not folder.is_dir():
+        return [folder] if folder.exists() or folder.is_symlink() else []
+    found = [path for path in folder.iterdir() if not OURS.fullmatch(path.name)]
+    for copy in (folder / name for name in COPIES):
+        found += [path for path in copy.iterdir() if not SEGMENT_NAME.fullmatch(path.name)] if copy.is_dir() else []
+    return found
 
 
 def discard(path: Path) -> None:

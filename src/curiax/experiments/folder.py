@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
 from .._files import digest, parquet, write_whole
-from .checkpoint import CHECKPOINTS, difference, steps_in, synced
+from .checkpoint import CHECKPOINTS, difference, foreign, steps_in, synced
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
 
 if TYPE_CHECKING:
@@ -45,10 +45,13 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
     manifest = read_manifest(folder)
     if manifest is None:
         found = {path.name for path in folder.iterdir()}
-        if found and (CHECKPOINTS not in found or found - OF_A_RUN):
-            raise OutputError(
-                f"{folder} holds files that are not a Curiax run: choose an empty or new folder for --out."
-            )
+        if found and not begun(folder / CHECKPOINTS):
+            strange = [*sorted(found - OF_A_RUN), *(str(path) for path in foreign(folder / CHECKPOINTS))]
+            named = f" ({strange[0]})" if strange else ""
+            if strange or CHECKPOINTS not in found:
+                raise OutputError(
+                    f"{folder} holds files that are not a Curiax run{named}: choose an empty or new folder for --out."
+                )
         return None
     if manifest.get("identity") != dict(identity):
         changed = difference(manifest.get("identity") or {}, identity)
@@ -57,6 +60,11 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
             "choose another --out."
         )
     return manifest
+
+
+def begun(checkpoints: Path) -> bool:
+    """Whether a folder of checkpoints is one of Curiax, which may have files of others beside and in it: a log, say."""
+    return bool(steps_in(checkpoints)) or all((checkpoints / name).is_file() for name in (LOCK, HOLDER))
 
 
 @contextlib.contextmanager
@@ -76,10 +84,21 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
             # Results without a manifest need them: they say that the folder is a run's.
             left = {path.name for path in folder.iterdir()} - {CHECKPOINTS} if folder.is_dir() else set()
             if (not steps_in(checkpoints) and not left) or MANIFEST in left:
-                shutil.rmtree(checkpoints, ignore_errors=True)
+                remove(checkpoints)
             if made:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
+
+
+def remove(checkpoints: Path) -> None:
+    """Remove a run's checkpoints; what somebody else has put among them stays, and the folder with it."""
+    others = foreign(checkpoints)
+    if not others:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        return
+    for path in checkpoints.iterdir():
+        if not any(other == path or path in other.parents for other in others):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def unwritable(folder: Path, error: OSError) -> OutputError:

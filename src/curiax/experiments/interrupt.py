@@ -28,6 +28,10 @@ class Stop:
         self.at = 0.0
         #: False as long as there is nothing to save, so that a request is granted at once.
         self.training = False
+        #: Asks for a checkpoint at the next border, from the moment of the request on: iterations may be long.
+        self.ask: Callable[[], None] = lambda: None
+        #: What whoever asks is told.
+        self.notice = ""
 
     @property
     def exit_code(self) -> int:
@@ -36,6 +40,7 @@ class Stop:
 
 
 NOTICE = "stopping: saving at the next border of the training. Ctrl-C again leaves at once."
+DONE = "stopping: the run is trained, its files are being written. Ctrl-C again leaves at once."
 
 
 def heeded() -> list[int]:
@@ -52,6 +57,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
     until it is finished.
     """
     stop = Stop()
+    stop.notice = notice
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -65,7 +71,8 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
                 raise Interrupted(
                     "stopped before training began; whatever was saved before is as it was.", stop.exit_code
                 )
-            tell(notice)
+            tell(stop.notice)
+            stop.ask()
 
     before: dict[int, Any] = {number: signal.signal(number, take) for number in heeded()}
     try:
@@ -85,6 +92,7 @@ def pass_on(number: int, handler: Any) -> None:
         signal.raise_signal(number)
 
 
+LEFT = "stopped; finished runs and what was saved before are kept."
 #: Seconds after which a process that was told to leave, and had nothing to save, is ended whatever it does.
 PATIENCE = 3.0
 
@@ -92,13 +100,27 @@ PATIENCE = 3.0
 def leave(number: int, frame: FrameType | None = None) -> None:
     """Leave in order where there is nothing to save; for the command line only.
 
-    Python raises wherever it happens to be, and inside a callback of the garbage collector an exception is lost: then
-    the process ends a little later all the same.
+    Python raises wherever it happens to be. Inside a callback of the garbage collector an exception is lost, and inside
+    an import of compiled code it may end in a segmentation fault: there the process ends at once. Should it be lost
+    elsewhere, the process ends a little later all the same.
     """
+    if fragile(frame):
+        os.write(2, f"\ncuriax: {LEFT}\n".encode())
+        os._exit(128 + number)
     timer = threading.Timer(PATIENCE, os._exit, (128 + number,))
     timer.daemon = True
     timer.start()
-    raise Interrupted("stopped; finished runs and what was saved before are kept.", 128 + number)
+    raise Interrupted(LEFT, 128 + number)
+
+
+def fragile(frame: FrameType | None) -> bool:
+    """Whether an exception raised here might be lost, or break what is being imported."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib") or code.co_name.endswith("gc_callback"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 #: Seconds within which a process that was told to stop is gone, saved or not.
@@ -134,7 +156,9 @@ def leave_in_time(longest: float = LONGEST) -> None:
                 break
         # The message must not wait for a lock that the main thread may hold. A progress bar hides the cursor.
         cursor = "\x1b[?25h" if os.isatty(2) else ""
-        os.write(2, f"{cursor}\ncuriax: {why}; what was saved before is kept.\n".encode())
+        os.write(
+            2, f"{cursor}\ncuriax: {why}; what was saved before is kept, and the same command continues.\n".encode()
+        )
         os._exit(128 + asked)
 
     # The socket must live as long as the process: the thread's arguments keep it.

@@ -12,7 +12,7 @@ import numpy as np
 from .._errors import CheckpointError, CuriaxError, NonFiniteError
 from .._sound import ADVICE
 from .checkpoint import Checkpoints, HostMetrics, steps_in
-from .step import Snapshot, reason
+from .step import Snapshot, lasting, reason
 
 #: The first checkpoint of a process reads Orbax in, which takes about so many seconds.
 FIRST = 2.0
@@ -25,7 +25,8 @@ class Keeper:
 
     No more than `seconds` of work shall be lost to a kill. What is lost is what came after the newest checkpoint that
     is on the disk, so the next one must be there, not begun, when they are over: it is due earlier by the time that
-    it will need, which is taken to be twice what the last one needed, and at most half of `seconds`.
+    it will need, which is taken to be twice what the last one needed, and at most half of `seconds`. A state can be had
+    at the next border at the earliest, so it is asked for when the one after that would be too late.
     """
 
     def __init__(
@@ -42,19 +43,26 @@ class Keeper:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="curiax-checkpoint")
         self._writing: Future[None] | None = None
         self._last, self._needs = time.monotonic(), min(FIRST, seconds / 2.0)
+        #: When the last iteration ended, and how long it took.
+        self._border, self._pace = self._last, 0.0
         #: The newest iteration that is safe on the disk.
         self.saved = 0 if store is None else store.done
 
     def add(self, metrics: HostMetrics) -> None:
         """The metrics of one more iteration; raises what went wrong with the last checkpoint."""
+        if self._store is not None and self._store.names and self._store.names != lasting(metrics):
+            strange = sorted(self._store.names ^ lasting(metrics))
+            raise CheckpointError(f"{self._store.folder} has other metrics than this run ({', '.join(strange[:3])}).")
         self._parts.append(metrics)
+        now = time.monotonic()
+        self._border, self._pace = now, now - self._border
         if self._writing is not None and self._writing.done():
             self.wait()
 
     @property
     def due(self) -> bool:
         """Whether it is time for another checkpoint, and the last one is written."""
-        return self._store is not None and self._writing is None and time.monotonic() >= self._due_at
+        return self._store is not None and self._writing is None and time.monotonic() + 2.0 * self._pace >= self._due_at
 
     @property
     def _due_at(self) -> float:
@@ -75,11 +83,10 @@ class Keeper:
             self._skipped = True
             return
         self.wait()
-        parts, self._parts, due_at = self._parts, [], self._due_at
-        self._last = time.monotonic()
-        self._writing = self._pool.submit(self._save, snapshot, parts, due_at)
+        parts, self._parts, self._last = self._parts, [], time.monotonic()
+        self._writing = self._pool.submit(self._save, snapshot, parts, self._last)
 
-    def _save(self, snapshot: Snapshot, parts: Sequence[HostMetrics], due_at: float) -> None:
+    def _save(self, snapshot: Snapshot, parts: Sequence[HostMetrics], begun: float) -> None:
         assert self._store is not None
         try:
             self._store.save(snapshot, parts)
@@ -95,7 +102,7 @@ class Keeper:
                 f"{reason(error)}. {kept}; see to the disk, then the same command continues."
             ) from error
         self.saved = snapshot.iteration
-        needed = time.monotonic() - due_at
+        needed = time.monotonic() - begun
         self._needs = min(max(2.0 * needed, self._needs / 2.0), self._seconds / 2.0)
 
     def wait(self) -> None:

@@ -27,7 +27,7 @@ from ..train import devices
 from . import folder, saved
 from .arrays import state_digest
 from .checkpoint import Checkpoints, joined
-from .interrupt import Stop, listening
+from .interrupt import DONE, Stop, listening
 from .keeper import Keeper, meant
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
@@ -193,7 +193,7 @@ def train(
         if snapshot is not None:
             training.resume(snapshot)
         session.compiled()
-        stop.training = True
+        stop.training, stop.ask = True, training.ask
         for iteration in training:
             contain_faults(plan, iteration.metrics, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
@@ -208,6 +208,7 @@ def train(
                 raise Interrupted(stopped(store.folder.parent, reached, kept, plan.steps), stop.exit_code)
             if keeper.due or stop.signal is not None:
                 training.ask()
+        stop.notice = DONE
         keeper.wait()
         facts = {
             **session.facts(),

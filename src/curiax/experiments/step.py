@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -152,8 +152,12 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
     for name, about in body["arrays"].items():
         if array_digest(arrays[name]) != about:
             raise CheckpointError(f"{ARRAYS}: {name} does not match its digest")
+    names: set[str] = set()
     for segment in body["metrics"]:
-        check_segment(folder, segment)
+        told = check_metrics(read_segment(folder, segment), segment, len(body["identity"]["seeds"]))
+        if names and told != names:
+            raise CheckpointError(f"{segment['name']} has other metrics than those before it")
+        names = told
     return Snapshot(body["iteration"], arrays, body["facts"]), body["metrics"]
 
 
@@ -172,11 +176,32 @@ def check_segment(folder: Path, segment: Mapping[str, Any]) -> bytes:
     raise CheckpointError(", ".join(trouble))
 
 
+def check_metrics(arrays: Mapping[str, np.ndarray], segment: Mapping[str, Any], seeds: int) -> set[str]:
+    """The names of the lasting ones of a file's metrics; all must have something for every seed and iteration."""
+    length = segment["last"] - segment["first"]
+    for name, array in arrays.items():
+        if array.shape[:2] != (seeds, length):
+            raise CheckpointError(f"{segment['name']}: {name[:100]} is not of {seeds} seeds and {length} iterations")
+    if not arrays:
+        raise CheckpointError(f"{segment['name']} is empty")
+    return lasting(arrays)
+
+
+def lasting(names: Iterable[str]) -> set[str]:
+    """The names of metrics that every iteration has, whatever is done about unsound values."""
+    return {name for name in names if not name.startswith("masked/")}
+
+
 def read_segment(folder: Path, segment: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of a metrics file."""
+    import safetensors
     import safetensors.numpy
 
-    return safetensors.numpy.load(check_segment(folder, segment))
+    data = check_segment(folder, segment)
+    try:
+        return safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
+        raise CheckpointError(f"{segment['name']} cannot be read ({reason(error)})") from None
 
 
 def reason(error: BaseException) -> str:

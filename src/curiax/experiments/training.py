@@ -19,7 +19,7 @@ from ..train.hosted import LEARNT, Lane
 from ..train.lanes import Border, open_lanes, run_lanes
 from . import saved
 from .spec import Plan
-from .step import Snapshot
+from .step import Snapshot, reason
 
 
 def possible_layout(plan: Plan, wanted: int) -> int:
@@ -105,17 +105,25 @@ class Training:
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot that knows which seeds are lost, and holds zeros where those had learnt something.
 
-        What a lost seed does from now on is looked at by nobody, and no checkpoint holds what broke it.
+        What a lost seed does from now on is looked at by nobody, and no checkpoint holds what broke it: in the state of
+        its simulators there are zeros for what is not finite.
         """
         lost = self.lost
 
         def without(name: str, array: np.ndarray) -> np.ndarray:
             lane, _, rest = name.partition(".")
-            if self.lanes and not rest.startswith(LEARNT):
-                return array
             seeds = self.lanes[int(lane.removeprefix("lane"))].seeds if self.lanes else self.plan.seeds
+            gone = np.asarray([seed in lost for seed in seeds])
             array = array.copy()
-            array[[k for k, seed in enumerate(seeds) if seed in lost]] = 0
+            if not self.lanes or rest.startswith(LEARNT):
+                array[gone] = 0
+            elif gone.any() and array.dtype.kind == "f":
+                broken = ~np.isfinite(array)
+                rows = np.repeat(gone, self.plan.setup.loop.envs)
+                if len(array.reshape(-1)) and array.shape[:1] == rows.shape:
+                    # A row for each environment, seed by seed, as simulators mostly have it: the others' are untouched.
+                    broken[~rows] = False
+                array[broken] = 0
             return array
 
         arrays = {name: without(name, array) for name, array in snapshot.arrays.items()} if lost else snapshot.arrays
@@ -132,7 +140,12 @@ class Training:
             self.border = Border(len(self.lanes), self.done)
             for k, lane in enumerate(self.lanes):
                 prefix = f"lane{k}."
-                lane.resume({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+                try:
+                    lane.resume({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
+                except (KeyError, ValueError, TypeError, IndexError) as error:
+                    raise CheckpointError(
+                        f"the state of the simulators in the checkpoint does not fit this run ({reason(error)})."
+                    ) from error
             return
         rows = np.minimum(np.arange(len(padded(self.plan.seeds, self._mesh.size))), len(self.plan.seeds) - 1)
         filled = refilled(self._arrays, {name: array[rows] for name, array in arrays.items()})
