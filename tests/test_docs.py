@@ -103,7 +103,7 @@ def test_what_was_measured_of_reliability_becomes_a_table_that_hides_no_failure(
 ) -> None:
     monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
     assert "Not measured yet" in update_docs.reliability("", "")
-    growth: dict[str, Any] = {"growth_percent": 3.25, "growth_percent_since_the_first_checkpoint": 4.5}
+    growth: dict[str, object] = {"growth_percent": 3.25, "growth_percent_since_the_first_checkpoint": 4.5}
     growth["megabytes"] = {"first_iteration": 100.0, "first_checkpoint": 130.0}
     runs = [{"task": "t", "iterations": 9, "checkpoints": 5, "warm_up": {"checkpoints": 2}, **growth}]
     entry = {"runs": runs, "commit": "abc", "python": "3.11", "passed": False}
