@@ -687,10 +687,11 @@ def test_what_a_shell_has_its_background_jobs_ignore_is_ignored(tmp_path: Path) 
     """Ctrl-C in a terminal goes to all that it started; `nohup curiax run ... &` in a script is not meant."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert not curiax.run(experiment(), tmp_path / "run", progress=At(2, send(signal.SIGINT))).reused
+        what = experiment(method="random")
+        assert not curiax.run(what, tmp_path / "run", progress=At(2, send(signal.SIGINT))).reused
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         with pytest.raises(Interrupted):
-            curiax.run(experiment(iterations=11), tmp_path / "other", progress=At(2, send(signal.SIGTERM)))
+            curiax.run(what, tmp_path / "other", progress=At(2, send(signal.SIGTERM)))
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -855,7 +856,7 @@ def test_the_manifest_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     moved: list[str] = []
     real = os.replace
     monkeypatch.setattr(folder.os, "replace", lambda a, b: (moved.append(Path(b).name), real(a, b)))
-    curiax.run(experiment(iterations=1), tmp_path / "run")
+    curiax.run(experiment(method="random", iterations=1), tmp_path / "run")
     files = ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
     last = [name for k, name in enumerate(moved) if name in files and name not in moved[k + 1 :]]
     assert sorted(last) == files
@@ -885,7 +886,7 @@ def test_a_request_in_an_iteration_is_granted_at_its_end(task: str, tmp_path: Pa
     """Not at the end of the next one: iterations may be long."""
     asked: list[int] = []
     real = Training.ask
-    what = experiment(task)
+    what = experiment(task, "random")
 
     class Late(At):
         def advance(self, iteration: int, latest: Any) -> None:
