@@ -120,7 +120,7 @@ class Training:
             elif gone.any() and array.dtype.kind == "f":
                 broken = ~np.isfinite(array)
                 rows = np.repeat(gone, self.plan.setup.loop.envs)
-                if len(array.reshape(-1)) and array.shape[:1] == rows.shape:
+                if array.shape[:1] == rows.shape:
                     # A row for each environment, seed by seed, as simulators mostly have it: the others' are untouched.
                     broken[~rows] = False
                 array[broken] = 0
