@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -30,11 +31,12 @@ from hypothesis.extra import numpy as arrays_of
 from small import SMALL
 
 import curiax
-from curiax._errors import BusyError, CheckpointError, Interrupted
+from curiax._errors import BusyError, CheckpointError, Interrupted, OutputError
 from curiax._files import digest
-from curiax.experiments import checkpoint, folder, session, step
+from curiax.experiments import checkpoint, folder, interrupt, session, step
 from curiax.experiments import keeper as keeping
 from curiax.experiments import run as running
+from curiax.experiments import training as training_module
 from curiax.experiments.checkpoint import Checkpoints, HostMetrics
 from curiax.experiments.interrupt import TOGETHER
 from curiax.experiments.keeper import Keeper, meant
@@ -42,7 +44,8 @@ from curiax.experiments.progress import Silent
 from curiax.experiments.spec import resolve
 from curiax.experiments.step import Snapshot
 from curiax.experiments.training import Training
-from curiax.train import devices
+from curiax.train import batch, devices
+from curiax.train.hosted import Lane
 from curiax.train.lanes import LEAD, Border
 
 IDENTITY = {"task": "t", "settings": {}, "seeds": [3, 5]}
@@ -68,8 +71,8 @@ def written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training waits for every checkpoint, so that tests know which ones there are."""
     save = Keeper.save
 
-    def save_and_wait(keeper: Keeper, snapshot: Snapshot) -> None:
-        save(keeper, snapshot)
+    def save_and_wait(keeper: Keeper, *args: Any) -> None:
+        save(keeper, *args)
         keeper.wait()
 
     monkeypatch.setattr(Keeper, "save", save_and_wait)
@@ -231,7 +234,8 @@ def test_a_request_is_granted_in_time_whatever_the_process_does(number: int) -> 
     process.send_signal(number)
     said = process.communicate(timeout=10)[1]
     assert process.returncode == 128 + number, said
-    assert "left after 1 s, in the middle of an iteration; what was saved before is kept" in said
+    kept = "what was saved before is kept, and the same command continues"
+    assert f"left after 1 s, in the middle of an iteration; {kept}" in said
 
 
 def test_the_second_interrupt_ends_a_process_whose_main_thread_hears_nothing() -> None:
@@ -259,6 +263,53 @@ time.sleep(20)
 """
     done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, timeout=60)
     assert done.returncode == 143, done.stderr
+
+
+def test_where_python_would_lose_it_a_request_ends_the_process_at_once() -> None:
+    """As jax's callback of the garbage collector would, and imports of compiled code, which may even crash."""
+    lost = """
+import os, signal, time
+from curiax.experiments import interrupt
+signal.signal(signal.SIGTERM, interrupt.leave)
+def some_gc_callback():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.01)
+try:
+    some_gc_callback()
+except BaseException as error:
+    print("Traceback:", error)
+time.sleep(1)
+"""
+    done = subprocess.run([sys.executable, "-c", lost], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (143, ""), done.stdout
+    assert interrupt.LEFT in done.stderr
+
+
+def some_gc_callback() -> None:
+    """Where an exception would be lost."""
+    send(signal.SIGTERM)()
+    time.sleep(0.01)
+
+
+def test_a_request_where_it_would_be_lost_is_granted_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[int] = []
+
+    class Unlucky(running.Training):
+        def __init__(self, *args: Any) -> None:
+            some_gc_callback()
+            passed.append(1)
+            super().__init__(*args)
+
+        def __iter__(self) -> Any:
+            raise AssertionError("training began")
+
+    monkeypatch.setattr(running, "Training", Unlucky)
+    with pytest.raises(Interrupted, match="before training began"):
+        curiax.run(experiment(method="random"), tmp_path / "run")
+    assert passed
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
@@ -676,6 +727,42 @@ def test_what_orbax_gives_back_is_not_believed(tmp_path: Path, monkeypatch: pyte
         store.newest(pytest.fail)
 
 
+def in_call(number: int, act: Callable[[], None]) -> Callable[..., Any]:
+    """`compile_chunk` of a program that does something in one of its calls."""
+    calls: list[int] = []
+
+    def compile_chunk(*args: Any) -> Callable[..., Any]:
+        program = batch.compile_chunk(*args)
+
+        def call(arrays: Any) -> Any:
+            calls.append(1)
+            if len(calls) == number:
+                act()
+            return program(arrays)
+
+        return call
+
+    return compile_chunk
+
+
+def test_a_request_in_the_very_last_iteration_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to be continued: the run is finished."""
+    monkeypatch.setattr(training_module, "compile_chunk", in_call(10, send(signal.SIGINT)))
+    with pytest.raises(KeyboardInterrupt):
+        curiax.run(experiment(method="random"), tmp_path / "run")
+    assert curiax.run(experiment(method="random"), tmp_path / "run").reused
+
+
+def test_a_request_while_results_are_written_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = At(99, crash)
+    real = running.state_digest
+    monkeypatch.setattr(running, "state_digest", lambda arrays: (send(signal.SIGINT)(), real(arrays))[1])
+    with pytest.raises(KeyboardInterrupt):
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=progress)
+    assert progress.said == [interrupt.DONE]
+    assert curiax.run(experiment(method="random"), tmp_path / "run").reused
+
+
 def test_a_request_in_the_last_iteration_ends_the_suite_after_the_run(tmp_path: Path) -> None:
     """The run is finished and kept; whoever listened before hears of it: here Python, which raises."""
     with pytest.raises(KeyboardInterrupt):
@@ -789,6 +876,12 @@ def test_a_forged_step_is_damaged_though_its_digest_is_right(
         ({"m": np.zeros(2)}, "m is not of 2 seeds and 2 iterations"),
         ({}, "is empty"),
         ({"other": np.zeros((2, 2))}, "has other metrics than those before it"),
+        ({"m": np.zeros((2, 2, 3))}, "has other metrics than those before it"),
+        ({"m": np.zeros((2, 2), np.float32)}, "has other metrics than those before it"),
+        ({"m": np.zeros((2, 2)), "masked/evil": np.zeros((2, 2))}, "has other metrics than those before it"),
+        ({"masked/steps": np.zeros((2, 2), np.int32)}, "is empty"),
+        ({"m": np.zeros((2, 2)), "masked/steps": np.zeros((2, 2, 7), np.int32)}, "masked/steps is not of"),
+        ({"m": np.zeros((2, 2)), "masked/steps": np.zeros((2, 2))}, "masked/steps is not of"),
         (None, "cannot be read"),
     ],
     ids=str,
@@ -817,7 +910,9 @@ def test_metrics_of_before_must_be_those_of_now(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
     store.newest(pytest.fail)
     keeper = Keeper(store, 0.0)
-    keeper.add({"m": np.zeros((2, 1)), "masked/steps": np.zeros((2, 1))})
+    keeper.add({"m": np.zeros((2, 1)), "masked/steps": np.zeros((2, 1), np.int32)})
+    with pytest.raises(CheckpointError, match=r"has other metrics than this run \(m\)"):
+        keeper.add({"m": np.zeros((2, 1, 3))})
     with pytest.raises(CheckpointError, match=r"has other metrics than this run \(m, n\)"):
         keeper.add({"n": np.zeros((2, 1))})
     keeper.close()
@@ -828,15 +923,31 @@ def test_simulators_that_do_not_fit_are_refused() -> None:
     try:
         whole = training.snapshot()
         facts = {**whole.facts, "lost": {}}
-        short = next(name for name in whole.arrays if name.endswith("moments/mean"))
-        for arrays in (
-            {name: array for name, array in whole.arrays.items() if name != short},
-            {**whole.arrays, short: np.zeros(99)},
-        ):
-            with pytest.raises(CheckpointError, match="state of the simulators in the checkpoint does not fit"):
-                training.resume(Snapshot(1, arrays, facts))
+        for part in ("moments/mean", "moments/spread", "fleet/obs", "fleet/simulation", "fleet/record", "host.obs"):
+            name = next(name for name in whole.arrays if name.endswith(part))
+            array = whole.arrays[name]
+            # NumPy would spread a single number over all, and convert any.
+            for forged in (None, np.zeros(99), array[:1, :1], np.asarray(array.flat[0]), array.astype(np.float16)):
+                arrays = {other: kept for other, kept in whole.arrays.items() if other != name}
+                arrays |= {} if forged is None else {name: forged}
+                with pytest.raises(CheckpointError, match="state of the simulators in the checkpoint does not fit"):
+                    training.resume(Snapshot(1, arrays, facts))
+        training.resume(Snapshot(1, whole.arrays, facts))
     finally:
         training.close()
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    training = Training(resolve(experiment(method="random")))
+    whole = training.snapshot()
+    facts, name = {**whole.facts, "lost": {}}, next(iter(whole.arrays))
+    array = whole.arrays[name]
+    for forged in (array[0].ravel()[0], array[:1], np.concatenate([array, array]), array.astype(np.float16)):
+        with pytest.raises(CheckpointError, match=name):
+            training.resume(Snapshot(1, {**whole.arrays, name: np.asarray(forged)}, facts))
+    with pytest.raises(CheckpointError, match="stranger"):
+        training.resume(Snapshot(1, {**whole.arrays, "stranger": array}, facts))
+    training.resume(Snapshot(1, whole.arrays, facts))
 
 
 def test_files_of_others_beside_a_run_are_let_be(tmp_path: Path) -> None:
@@ -850,6 +961,88 @@ def test_files_of_others_beside_a_run_are_let_be(tmp_path: Path) -> None:
     assert [note.read_text() for note in notes] == ["mine"] * 3
     assert curiax.run(experiment(), tmp_path / "run").reused
     assert not steps(tmp_path / "run" / "checkpoints")
+
+
+OTHERS = (
+    "model.pt",
+    "other/x",
+    "step-000050000/model.pt",
+    "step-000050000-best/model.pt",
+    "step-000000001/notes.txt",
+    "damaged-step-000000001/x",
+    ".old-stuff/model.pt",
+    ".writing-mine/x",
+    ".finished/thesis.tex",
+    "metrics/000000001-000000002.safetensors-mine",
+    "metrics/notes",
+    "metrics-copy/deep/000000001-000000002.safetensors",
+)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_others_put_among_checkpoints_is_never_removed(linked: bool, tmp_path: Path) -> None:
+    """Neither when a run goes on nor when it is finished, whatever their names; a link's target neither."""
+    place = tmp_path / "scratch" if linked else tmp_path / "run" / "checkpoints"
+    place.mkdir(parents=True)
+    (tmp_path / "run").mkdir(exist_ok=True)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    if linked:
+        checkpoints.symlink_to(place)
+    store = Checkpoints(checkpoints, IDENTITY, 1)
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
+    for name in ("lock", "holder.txt"):
+        (place / name).write_text("")
+    for name in OTHERS:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("mine")
+    store.save(Snapshot(2, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
+    again = Checkpoints(checkpoints, IDENTITY, 1)
+    assert again.newest(pytest.fail) is not None
+
+    def theirs() -> set[str]:
+        files = (path for path in place.rglob("*") if path.is_file() and "arrays" not in path.parts)
+        return {path.relative_to(place).as_posix() for path in files} - {"step-000000001/step.json"}
+
+    folder.remove(checkpoints, finished=False)
+    assert theirs() == {*OTHERS, "lock", "holder.txt"}, "and it is still known as a run's"
+    folder.remove(checkpoints, finished=True)
+    assert theirs() == set(OTHERS)
+    assert checkpoints.is_symlink() == linked
+
+
+def test_only_a_runs_folder_is_taken_for_one(tmp_path: Path) -> None:
+    """Results, or steps of somebody else beside an empty folder of checkpoints, are no run to go on with."""
+    for k, files in enumerate(
+        (
+            ["metrics.parquet"],
+            ["agents.json"],
+            ["checkpoints/model.pt"],
+            ["checkpoints/metrics"],
+            ["checkpoints/step-000050000/model.pt"],
+            ["checkpoints/holder.txt"],
+        )
+    ):
+        place = tmp_path / str(k)
+        (place / "checkpoints").mkdir(parents=True)
+        for name in files:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text("mine")
+        with pytest.raises(OutputError, match="not a Curiax run"):
+            folder.existing_run(place, IDENTITY)
+        assert {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()} == set(files)
+    for k, files in enumerate(([], ["lock"])):
+        place = tmp_path / f"fresh{k}"
+        (place / "checkpoints").mkdir(parents=True)
+        for name in files:
+            (place / "checkpoints" / name).write_text("")
+        assert folder.existing_run(place, IDENTITY) is None, "killed while it claimed the folder"
+
+
+def test_a_stray_file_among_the_arrays_does_no_harm(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path, IDENTITY, 3)
+    store.save(Snapshot(1, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, 1))}])
+    (tmp_path / "step-000000001" / "arrays" / ".DS_Store").write_text("by a file manager")
+    assert Checkpoints(tmp_path, IDENTITY, 3).newest(pytest.fail) is not None
 
 
 def test_the_manifest_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -882,23 +1075,23 @@ def test_what_decides_the_bits_is_known(package: str) -> None:
 
 
 @pytest.mark.parametrize("task", ["mountain-car", "half-cheetah"])
-def test_a_request_in_an_iteration_is_granted_at_its_end(task: str, tmp_path: Path) -> None:
+def test_a_request_in_an_iteration_is_granted_at_its_end(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not at the end of the next one: iterations may be long."""
-    asked: list[int] = []
-    real = Training.ask
-    what = experiment(task, "random")
+    real = Lane.iterate
 
-    class Late(At):
-        def advance(self, iteration: int, latest: Any) -> None:
-            if iteration == 3:
-                threading.Timer(0.0, send(signal.SIGTERM)).start()
+    def interrupted(lane: Lane) -> Any:
+        if lane.now == 3 * 64:
+            send(signal.SIGTERM)()
+            time.sleep(0.5)  # the main thread hears of it
+        return real(lane)
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Training, "ask", lambda training: (asked.append(training.done), real(training)))
-        with pytest.raises(Interrupted):
-            curiax.run(what, tmp_path / "run", progress=Late(3, crash))
-    assert asked
-    assert max(int(name[5:]) for name in steps(tmp_path / "run" / "checkpoints")) <= asked[0] + 3
+    monkeypatch.setattr(Lane, "iterate", interrupted)
+    monkeypatch.setattr(training_module, "compile_chunk", in_call(4, send(signal.SIGTERM)))
+    with pytest.raises(Interrupted):
+        curiax.run(dataclasses.replace(experiment(task, "random"), seeds=(4,)), tmp_path / "run")
+    assert steps(tmp_path / "run" / "checkpoints") == ["step-000000004"]
 
 
 def test_a_run_can_be_continued_with_another_choice_about_unsound_values(tmp_path: Path) -> None:

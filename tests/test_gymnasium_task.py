@@ -684,6 +684,30 @@ def test_an_environment_that_is_not_deterministic_is_not_continued(autoreset: An
         task.open(2).restore(fleet.state())
 
 
+@pytest.mark.parametrize("autoreset", ["disabled", "same-step"])
+def test_a_record_of_unsound_actions_is_repeated_as_it_was(autoreset: Any) -> None:
+    """A policy that is lost may hand over NaN; where it is kept as something else, another episode comes out."""
+
+    class Leans(Toy):
+        action_space = spaces.Box(-1.0, 1.0, (1,))
+
+        def step(self, action: Any) -> Any:
+            self.seen[2] += 1.0 if action[0] >= 0 else -1.0
+            return self.seen.copy(), 0.0, False, False, {}
+
+    task = GymnasiumTask(id=register(Leans, disable_env_checker=True), autoreset=autoreset)
+    fleet, other = task.open(2), task.open(2)
+    fleet.reset(np.zeros(2, np.uint32))
+    fleet.step(np.array([[np.nan], [0.5]], np.float32), np.zeros(2, np.uint32))
+    other.restore(fleet.state())
+    np.testing.assert_array_equal(other.obs, fleet.obs)
+    assert fleet.obs[0, 2] == -1.0
+    for name, forged in (("obs", np.float32), ("record", np.float32), ("actions", np.float64)):
+        state = fleet.state()
+        with pytest.raises(ValueError, match=name):
+            task.open(2).restore({**state, name: state[name].astype(forged)})
+
+
 @pytest.mark.parametrize("render", [True, False])
 @pytest.mark.parametrize("autoreset", ["disabled", "same-step"])
 def test_pictures(autoreset: Any, render: bool) -> None:

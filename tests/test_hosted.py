@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from curiax.experiments.progress import Silent
 from curiax.experiments.reproduce import experiments
 from curiax.experiments.spec import resolve
 from curiax.experiments.suites import find_suite
+from curiax.experiments.training import Training
 from curiax.testing import check_host_task, fleet_checks
 from curiax.train.batch import first_states
 from curiax.train.hosted import Lane
@@ -335,7 +337,18 @@ def test_a_simulation_that_runs_away_costs_its_own_seed_only(value: str, method:
 
 
 class Wrecks(Sleds):
-    """The first one never recovers, whatever is done."""
+    """The first one never recovers, whatever is done. All share what they keep, and hold infinity on purpose."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.best = np.full((1, len(self.obs)), np.inf)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {**super().state(), "best": self.best.copy()}
+
+    def restore(self, state: Any) -> None:
+        super().restore(state)
+        self.best[:] = state["best"]
 
     def _wreck(self) -> None:
         if self.steps >= self.at:
@@ -348,6 +361,8 @@ class Wrecks(Sleds):
 
     def step(self, actions: np.ndarray, seeds: np.ndarray, still: np.ndarray | None = None) -> None:
         super().step(actions, seeds, still)
+        # What the others do depends on it.
+        self.obs[:, 1] += np.where(np.isinf(self.best[0]), 0.0, 0.05)
         self._wreck()
 
 
@@ -372,8 +387,35 @@ def test_a_wreck_that_never_recovers_does_not_keep_the_others_from_being_saved(t
     with pytest.warns(UserWarning, match="seed 0"):
         result = curiax.run(broken, tmp_path / "run", options=drop)
     assert result.manifest["continued"][0]["iteration"] >= 2
+    assert "step 200" in result.manifest["lost"]["0"], "where it was lost first"
     left = sound.metrics.filter(sound.metrics["seed"].is_in([1, 3]))
     assert result.metrics.equals(left.select(result.metrics.columns))
+
+
+def test_simulators_of_lost_seeds_are_kept_as_they_are_and_judged_by_nobody() -> None:
+    """They may share what they keep with others, or be made anew from a record of what was done with them."""
+    training = Training(resolve(curiax.Experiment(WreckedSled, "random", seeds=2, steps=512, settings=SMALL)), 1)
+    try:
+        snapshot = training.snapshot()
+        envs = training.plan.setup.loop.envs
+        arrays = {name: array.copy() for name, array in snapshot.arrays.items()}
+        obs, shared = (next(name for name in arrays if name.endswith(part)) for part in ("fleet/obs", "fleet/best"))
+        arrays[obs][envs:], arrays[shared][0, 0] = np.nan, np.nan
+        broken = dataclasses.replace(snapshot, arrays=arrays)
+        assert np.isnan(training.judged(training.settled(broken))[obs]).any(), "nobody is lost"
+        training.faulty[training.plan.seeds[1]] = "why"
+        settled = training.settled(broken)
+        for name in (obs, shared):
+            np.testing.assert_array_equal(settled.arrays[name], arrays[name])
+        judged = training.judged(settled)
+        np.testing.assert_array_equal(judged[obs], arrays[obs][:envs])
+        assert judged[shared].size == 0, "nobody knows whose it is"
+        arrays[obs][0] = np.nan
+        assert np.isnan(training.judged(settled)[obs]).any(), "a seed that is left is judged"
+        learnt = next(name for name in arrays if ".learnt." in name and arrays[name].dtype.kind == "f")
+        assert not settled.arrays[learnt][1].any()
+    finally:
+        training.close()
 
 
 class Late(Sleds):

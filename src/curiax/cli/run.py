@@ -33,7 +33,8 @@ def command_run(args: list[str]) -> int:
     if method is None:
         raise UsageError(f"name a method: curiax run {args[0]} --method M (curiax list shows them).")
     base = Experiment(args[0], method, preset=option(args, "preset") or "paper-code")
-    plan = resolve(base)
+    # What --steps and --loop.rollout say is not known yet, and no budget must be too small for it.
+    plan = resolve(dataclasses.replace(base, steps=1 << 62))
     description = (
         f"Train {method} on {args[0]}. Defaults below are those of this task, method and preset, so ask for help "
         "again with another --method or --preset to see theirs."

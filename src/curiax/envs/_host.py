@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped, UInt32
@@ -13,6 +13,22 @@ from ._base import AbstractAnyTask
 #: Where the fleet counts environments: `M`, all seeds' environments in one row.
 Mask = Bool[np.ndarray, " M"]
 Seeds = UInt32[np.ndarray, " M"]
+
+
+def require_like(
+    state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], growing: Collection[str] = ()
+) -> None:
+    """Refuse a state with other names, types or shapes than these: NumPy would convert and spread it in silence.
+
+    Those of some names may be of any length.
+    """
+    for name, wanted in like.items():
+        if name not in state:
+            raise ValueError(f"{name} is missing")
+        found = state[name]
+        fits = found.ndim == wanted.ndim if name in growing else found.shape == wanted.shape
+        if not fits or found.dtype != wanted.dtype:
+            raise ValueError(f"{name} is {found.dtype}{list(found.shape)}, not {wanted.dtype}{list(wanted.shape)}")
 
 
 class AbstractFleet(abc.ABC):

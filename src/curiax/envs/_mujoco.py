@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._errors import UsageError
-from ._host import AbstractFleet, Mask, Seeds
+from ._host import AbstractFleet, Mask, Seeds, require_like
 from ._picture import Studio
 
 
@@ -91,6 +91,7 @@ class AbstractMuJoCoFleet(AbstractFleet):
                 f"a state of {state['simulation'].shape[0]} simulations with {state['simulation'].shape[-1]} numbers "
                 f"each does not fit this fleet of {self.batch.state.shape[0]} with {self.batch.state.shape[-1]}."
             )
+        require_like(state, self.state())
         self.batch.state[:], self.obs[:], self.record[:] = state["simulation"], state["obs"], state["record"]
 
     def step(self, actions: Float[np.ndarray, "M size"], seeds: Seeds, still: Mask | None = None) -> None:

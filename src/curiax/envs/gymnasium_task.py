@@ -22,7 +22,7 @@ from jaxtyping import Float, Shaped
 
 from .._errors import SimulatorError, UsageError, unknown
 from .._types import Box, Discrete, Grid, Spec
-from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds
+from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 
 Vectorization = Literal["sync", "vector_entry_point"]
 Autoreset = Literal["disabled", "same-step", "next-step"]
@@ -35,6 +35,8 @@ PACKAGES = {
     "box2d": "'gymnasium[box2d]'",
     "pygame": "'gymnasium[classic-control]'",
 }
+#: What grows in a fleet's state with all that was done with it.
+GROWING = ("actions", "reset_after", "reset_who", "reset_seeds")
 
 
 class GymnasiumTask(AbstractHostTask):
@@ -383,12 +385,12 @@ class GymnasiumFleet(AbstractFleet):
                 f"a state of {kept[0]} environments with observations of shape {kept[1:]} does not fit this fleet of "
                 f"{here[0]} of Gymnasium's {self.id!r} with shape {here[1:]}."
             )
+        require_like(state, self.state(), GROWING)
 
     def _check_same(self, state: Mapping[str, np.ndarray]) -> None:
         """Refuse to go on from anything but the very state that was kept."""
         for k, (now, kept) in enumerate(zip(self.obs, state["obs"], strict=True)):
-            # Of a seed that was given up, checkpoints hold 0 in the place of what is not finite.
-            if np.where(np.isfinite(now), now, 0.0).tobytes() != np.where(np.isfinite(kept), kept, 0.0).tobytes():
+            if now.tobytes() != kept.tobytes():
                 raise SimulatorError(
                     f"Gymnasium environment {self.id!r} (environment {k} of {len(self.obs)}, step {self.steps}) is not "
                     "deterministic: the same seed and actions led to another observation than before, so the run "

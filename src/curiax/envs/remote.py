@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Shaped, UInt8
 from .._settings import Count, CountOrZero
 from .._types import Box, Discrete, Grid, PRNGKey, Scalar, Spec
 from ._base import AbstractTask, Probe
-from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds
+from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 
 
 @dataclass(frozen=True)
@@ -272,6 +272,7 @@ class RemoteFleet(AbstractFleet):
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.inner.restore({name: value for name, value in state.items() if name not in ("screen", "stopped")})
+        require_like(state, {"screen": self._noise, "stopped": self.record[:, -1]})
         self._noise[:], self.record[:, -1] = state["screen"], state["stopped"]
         self._show()
 

@@ -30,9 +30,10 @@ from .step import (
     ARRAYS,
     COPIES,
     STEP,
+    Kinds,
     Snapshot,
     file_digests,
-    lasting,
+    kinds,
     read_segment,
     read_step,
     sealed,
@@ -44,9 +45,18 @@ CHECKPOINTS = "checkpoints"
 RESTORE = "Restore the folder from a copy, or remove it to begin anew."
 STEP_NAME = re.compile(r"step-(\d{9,})")
 
-#: The names of all that is ever put into a folder of checkpoints, and into those of metrics in it.
-OURS = re.compile(r"lock|holder\.txt|metrics(-copy)?|(damaged-)?step-\d{9,}(-\w+)?|\.(writing|old)-.+|\.finished")
-SEGMENT_NAME = re.compile(r"\.?\d{9,}-\d{9,}\.safetensors(-\w+)?")
+LOCK, HOLDER, FINISHED = "lock", "holder.txt", ".finished"
+#: What a step is called, damaged, being written or being removed; and what may be in one.
+STEP_LIKE = re.compile(
+    r"step-\d{9,}|damaged-step-\d{9,}-[0-9a-f]{4}|\.writing-[0-9a-f]{8}|\.old-step-\d{9,}-[0-9a-f]{8}"
+)
+IN_STEP = re.compile(r"arrays|step\.json|\.step\.json-\w{8}")
+#: What a finished run is put together of, aside.
+IN_FINISHED = re.compile(
+    r"(manifest\.json|metrics\.parquet|agents\.json|agents\.safetensors)|\.(manifest|metrics|agents)\.\w+-\w{8}"
+)
+#: A file of metrics, and one that is being written.
+SEGMENT_NAME = re.compile(r"\d{9,}-\d{9,}\.safetensors|\.\d{9,}-\d{9,}\.safetensors-\w{8}")
 
 HostMetrics = Mapping[str, np.ndarray]
 
@@ -58,8 +68,8 @@ class Checkpoints:
         self.folder, self.identity, self.keep = folder, dict(identity), keep
         #: The metrics files so far: `(first, last, name, digest)`, `last` exclusive.
         self.segments: list[dict[str, Any]] = []
-        #: The names of the metrics in them, as far as they were read.
-        self.names: set[str] = set()
+        #: The names and kinds of the metrics in them, as far as they were read.
+        self.kinds: Kinds = {}
 
     @property
     def done(self) -> int:
@@ -93,7 +103,8 @@ class Checkpoints:
         finally:
             shutil.rmtree(stage, ignore_errors=True)
         for old in steps_in(self.folder)[: -self.keep]:
-            discard(old)
+            if is_ours(old):
+                discard(old)
 
     def _add_metrics(self, last: int, parts: Sequence[HostMetrics]) -> None:
         import safetensors.numpy
@@ -156,7 +167,7 @@ class Checkpoints:
                     f"checkpoint {path} is damaged ({why}): set aside as {set_aside.name}, {step.name} is used instead."
                 )
             self.segments = segments
-            self.names = lasting(read_segment(self.folder, segments[-1]))
+            self.kinds = kinds(read_segment(self.folder, segments[-1]))
             self._clean()
             return snapshot
         if damaged:
@@ -171,31 +182,56 @@ class Checkpoints:
     def _clean(self) -> None:
         """Remove what a killed process left half done, and metrics beyond the step that is continued."""
         for path in self.folder.iterdir():
-            if path.name.startswith((".writing-", ".old-")):
+            if path.name.startswith((".writing-", ".old-")) and is_ours(path):
                 shutil.rmtree(path, ignore_errors=True)
         known = {segment["name"] for segment in self.segments}
         for folder in (self.folder / copy for copy in COPIES):
             for path in folder.iterdir() if folder.is_dir() else ():
-                if path.name not in known and SEGMENT_NAME.fullmatch(path.name):
+                if path.name not in known and is_segment(path):
                     path.unlink(missing_ok=True)
 
 
 def steps_in(folder: Path) -> list[Path]:
-    """The steps in a folder of checkpoints, oldest first."""
+    """The steps in a folder of checkpoints, oldest first; somebody else's folder of such a name holds none of it."""
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if STEP_NAME.fullmatch(path.name)]
+    found = [
+        path
+        for path in folder.iterdir()
+        if STEP_NAME.fullmatch(path.name) and any((path / part).exists() for part in (STEP, ARRAYS))
+    ]
     return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
 
 
 def foreign(folder: Path) -> list[Path]:
     """What lies in a folder of checkpoints and was not put there by Curiax."""
-    if folder.is_symlink() or not folder.is_dir():
+    if not folder.is_dir():
         return [folder] if folder.exists() or folder.is_symlink() else []
-    found = [path for path in folder.iterdir() if not OURS.fullmatch(path.name)]
-    for copy in (folder / name for name in COPIES):
-        found += [path for path in copy.iterdir() if not SEGMENT_NAME.fullmatch(path.name)] if copy.is_dir() else []
+    found = []
+    for path in folder.iterdir():
+        if path.name in COPIES and is_folder(path):
+            found += [inner for inner in path.iterdir() if not is_segment(inner)]
+        elif not is_ours(path):
+            found.append(path)
     return found
+
+
+def is_folder(path: Path) -> bool:
+    """A folder, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def is_segment(path: Path) -> bool:
+    """Whether a file in a folder of metrics was made by Curiax."""
+    return bool(SEGMENT_NAME.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
+
+
+def is_ours(path: Path) -> bool:
+    """Whether something in a folder of checkpoints was made by Curiax, by its name and by the names of all in it."""
+    if path.name in (LOCK, HOLDER):
+        return path.is_file() and not path.is_symlink()
+    inside = IN_STEP if STEP_LIKE.fullmatch(path.name) else IN_FINISHED if path.name == FINISHED else None
+    return inside is not None and is_folder(path) and all(inside.fullmatch(inner.name) for inner in path.iterdir())
 
 
 def discard(path: Path) -> None:

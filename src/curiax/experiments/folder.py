@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
 from .._files import digest, parquet, write_whole
-from .checkpoint import CHECKPOINTS, difference, foreign, steps_in, synced
+from .checkpoint import CHECKPOINTS, COPIES, HOLDER, LOCK, difference, foreign, is_folder, steps_in, synced
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "MANIFEST", "METRICS", "REMEDY", "read_manifest", "read_metrics"]
 #: In the name of the hidden folder that versions before 0.4 wrote a run to.
 UNFINISHED = ".partial-"
-LOCK, HOLDER = "lock", "holder.txt"
 #: How often a folder that vanishes is made anew before it counts as unwritable.
 ATTEMPTS = 20
-#: What the folder of a run that is not finished may hold.
-OF_A_RUN = {CHECKPOINTS, METRICS, "agents.json", "agents.safetensors"}
+#: The files of a run beside its manifest, whose digests the manifest holds.
+RESULTS = {METRICS, "agents.json", "agents.safetensors"}
+#: All that can be there when a process is killed while it claims a folder.
+JUST_MADE = {CHECKPOINTS, f"{CHECKPOINTS}/{LOCK}"}
 
 
 def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -44,14 +45,15 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
         raise OutputError(f"{folder} is a file, not a folder: choose another --out.")
     manifest = read_manifest(folder)
     if manifest is None:
-        found = {path.name for path in folder.iterdir()}
-        if found and not begun(folder / CHECKPOINTS):
-            strange = [*sorted(found - OF_A_RUN), *(str(path) for path in foreign(folder / CHECKPOINTS))]
+        # A process may have been killed between making the folder of its checkpoints and claiming it.
+        fresh = all(path.relative_to(folder).as_posix() in JUST_MADE for path in folder.rglob("*"))
+        if not fresh and not begun(folder / CHECKPOINTS):
+            strange = sorted(path.name for path in folder.iterdir() if path.name != CHECKPOINTS)
+            strange += [str(path) for path in foreign(folder / CHECKPOINTS)]
             named = f" ({strange[0]})" if strange else ""
-            if strange or CHECKPOINTS not in found:
-                raise OutputError(
-                    f"{folder} holds files that are not a Curiax run{named}: choose an empty or new folder for --out."
-                )
+            raise OutputError(
+                f"{folder} holds files that are not a Curiax run{named}: choose an empty or new folder for --out."
+            )
         return None
     if manifest.get("identity") != dict(identity):
         changed = difference(manifest.get("identity") or {}, identity)
@@ -84,20 +86,28 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
             # Results without a manifest need them: they say that the folder is a run's.
             left = {path.name for path in folder.iterdir()} - {CHECKPOINTS} if folder.is_dir() else set()
             if (not steps_in(checkpoints) and not left) or MANIFEST in left:
-                remove(checkpoints)
+                remove(checkpoints, finished=MANIFEST in left)
             if made:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
 
-def remove(checkpoints: Path) -> None:
-    """Remove a run's checkpoints; what somebody else has put among them stays, and the folder with it."""
-    others = foreign(checkpoints)
-    if not others:
+def remove(checkpoints: Path, finished: bool) -> None:
+    """Remove a run's checkpoints; what somebody else has put among them stays, and the folder with it.
+
+    Unless the run is finished, so do then the files that say that the folder is a run's. A link to a folder stays.
+    """
+    others = set(foreign(checkpoints))
+    if not others and not checkpoints.is_symlink():
         shutil.rmtree(checkpoints, ignore_errors=True)
         return
-    for path in checkpoints.iterdir():
-        if not any(other == path or path in other.parents for other in others):
+    for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
+        if path.name in COPIES and is_folder(path):
+            for inner in set(path.iterdir()) - others:
+                inner.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        elif path not in others and (finished or not others or path.name not in (LOCK, HOLDER)):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
@@ -170,7 +180,7 @@ def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> 
     """The two files of a run; the manifest holds digests of all its files that are there."""
     with written(stage):
         write_whole(stage / METRICS, parquet(table))
-        files = {path.name: digest(path.read_bytes()) for path in sorted(stage.iterdir()) if path.name in OF_A_RUN}
+        files = {path.name: digest(path.read_bytes()) for path in sorted(stage.iterdir()) if path.name in RESULTS}
         whole = {"format": FORMAT, **manifest, "files": files}
         text = json.dumps({**whole, "seal": seal(whole)}, indent=2, ensure_ascii=False)
         write_whole(stage / MANIFEST, f"{text}\n".encode())

@@ -33,6 +33,16 @@ class Stop:
         #: What whoever asks is told.
         self.notice = ""
 
+    def begin(self, ask: Callable[[], None]) -> None:
+        """From now on there is something to save."""
+        self.check()
+        self.training, self.ask = True, ask
+
+    def check(self) -> None:
+        """Grant a request that could not be granted where it came, as long as there is nothing to save."""
+        if self.signal is not None and not self.training:
+            raise Interrupted("stopped before training began; whatever was saved before is as it was.", self.exit_code)
+
     @property
     def exit_code(self) -> int:
         """As shells have it."""
@@ -68,9 +78,8 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
         if stop.signal is None:
             stop.signal, stop.at = number, time.monotonic()
             if not stop.training:
-                raise Interrupted(
-                    "stopped before training began; whatever was saved before is as it was.", stop.exit_code
-                )
+                # Where an exception might be lost or do harm, the next `check` raises it.
+                return None if fragile(frame) else stop.check()
             tell(stop.notice)
             stop.ask()
 

@@ -12,7 +12,7 @@ import numpy as np
 from .._errors import CheckpointError, CuriaxError, NonFiniteError
 from .._sound import ADVICE
 from .checkpoint import Checkpoints, HostMetrics, steps_in
-from .step import Snapshot, lasting, reason
+from .step import Snapshot, kinds, reason
 
 #: The first checkpoint of a process reads Orbax in, which takes about so many seconds.
 FIRST = 2.0
@@ -50,8 +50,9 @@ class Keeper:
 
     def add(self, metrics: HostMetrics) -> None:
         """The metrics of one more iteration; raises what went wrong with the last checkpoint."""
-        if self._store is not None and self._store.names and self._store.names != lasting(metrics):
-            strange = sorted(self._store.names ^ lasting(metrics))
+        known, found = {} if self._store is None else self._store.kinds, kinds(metrics)
+        if self._store is not None and known and known != found:
+            strange = sorted(name for name in {**known, **found} if known.get(name) != found.get(name))
             raise CheckpointError(f"{self._store.folder} has other metrics than this run ({', '.join(strange[:3])}).")
         self._parts.append(metrics)
         now = time.monotonic()
@@ -68,13 +69,13 @@ class Keeper:
     def _due_at(self) -> float:
         return self._last + self._seconds - self._needs
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Snapshot, judged: Mapping[str, np.ndarray] | None = None) -> None:
         """Begin to write a checkpoint; the state is checked at once, the rest happens beside training.
 
-        No checkpoint holds NaN or infinity. Where such values are masked, one that would is left out, and the next
-        iteration's is due; everywhere else it ends the run.
+        No checkpoint holds NaN or infinity in what is `judged`, by default all of it. Where such values are masked,
+        one that would is left out, and the next iteration's is due; everywhere else it ends the run.
         """
-        if name := unsound(snapshot, self._exempt):
+        if name := unsound(snapshot.arrays if judged is None else judged, self._exempt):
             message = f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written"
             if not self._skip:
                 raise NonFiniteError(f"{message}. {ADVICE}")
@@ -137,10 +138,10 @@ def finite(array: np.ndarray) -> bool:
     return array.dtype.kind in "biuSU" or bool(np.isfinite(array).all())
 
 
-def unsound(snapshot: Snapshot, exempt: frozenset[str]) -> str:
+def unsound(arrays: Mapping[str, np.ndarray], exempt: frozenset[str]) -> str:
     """The first array that no checkpoint may hold; empty where there is none."""
 
     def wrong(name: str, array: np.ndarray) -> bool:
         return not finite(array) and (name not in exempt or bool(np.isnan(array).any()))
 
-    return next((name for name, array in snapshot.arrays.items() if wrong(name, array)), "")
+    return next((name for name, array in arrays.items() if wrong(name, array)), "")

@@ -26,7 +26,7 @@ from ..envs import AbstractTask
 from ..train import devices
 from . import folder, saved
 from .arrays import state_digest
-from .checkpoint import Checkpoints, joined
+from .checkpoint import FINISHED, Checkpoints, joined
 from .interrupt import DONE, Stop, listening
 from .keeper import Keeper, meant
 from .options import RunOptions
@@ -128,7 +128,7 @@ def carry_out(
         if any(masked.values()):
             manifest["masked"] = masked
         if where is not None and store is not None:
-            keep(store.folder / ".finished", where, plan, training, manifest, table)
+            keep(store.folder / FINISHED, where, plan, training, manifest, table)
     return RunResult(plan, table, manifest, where, False)
 
 
@@ -180,6 +180,7 @@ def train(
     per_iteration = plan.steps // plan.iterations
     with contextlib.ExitStack() as cleanup:
         snapshot = None if store is None else store.newest(lambda text: warnings.warn(text, stacklevel=2))
+        stop.check()
         layout = None
         if snapshot is not None:
             layout = session.follow(snapshot, options.allow_drift)
@@ -193,7 +194,7 @@ def train(
         if snapshot is not None:
             training.resume(snapshot)
         session.compiled()
-        stop.training, stop.ask = True, training.ask
+        stop.begin(training.ask)
         for iteration in training:
             contain_faults(plan, iteration.metrics, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
@@ -201,8 +202,10 @@ def train(
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
             progress.advance(training.done, {name: value[left, -1] for name, value in iteration.metrics.items()})
             if iteration.snapshot is not None:
-                keeper.save(session.noted(training.settled(iteration.snapshot)))
-            if store is not None and stop.signal is not None and iteration.snapshot is not None:
+                kept = session.noted(training.settled(iteration.snapshot))
+                keeper.save(kept, training.judged(kept))
+            over = training.done == plan.iterations
+            if store is not None and stop.signal is not None and iteration.snapshot is not None and not over:
                 keeper.wait()
                 reached, kept = training.done * per_iteration, keeper.saved * per_iteration
                 raise Interrupted(stopped(store.folder.parent, reached, kept, plan.steps), stop.exit_code)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -140,8 +140,9 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
     if step.name != step_name(body["iteration"]):
         raise CheckpointError(f"{STEP} belongs to {step_name(body['iteration'])}")
     found = file_digests(step / ARRAYS)
-    for name in sorted({*found, *body["files"]}):
-        if found.get(name) != body["files"].get(name):
+    # Files that something else has put beside them are none of ours.
+    for name in sorted(body["files"]):
+        if found.get(name) != body["files"][name]:
             raise CheckpointError(f"{ARRAYS}/{name} {'does not match its digest' if name in found else 'is missing'}")
     try:
         arrays = read_arrays(step / ARRAYS, body["arrays"])
@@ -152,12 +153,12 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
     for name, about in body["arrays"].items():
         if array_digest(arrays[name]) != about:
             raise CheckpointError(f"{ARRAYS}: {name} does not match its digest")
-    names: set[str] = set()
+    known: Kinds = {}
     for segment in body["metrics"]:
         told = check_metrics(read_segment(folder, segment), segment, len(body["identity"]["seeds"]))
-        if names and told != names:
+        if known and told != known:
             raise CheckpointError(f"{segment['name']} has other metrics than those before it")
-        names = told
+        known = told
     return Snapshot(body["iteration"], arrays, body["facts"]), body["metrics"]
 
 
@@ -176,20 +177,28 @@ def check_segment(folder: Path, segment: Mapping[str, Any]) -> bytes:
     raise CheckpointError(", ".join(trouble))
 
 
-def check_metrics(arrays: Mapping[str, np.ndarray], segment: Mapping[str, Any], seeds: int) -> set[str]:
-    """The names of the lasting ones of a file's metrics; all must have something for every seed and iteration."""
+def check_metrics(arrays: Mapping[str, np.ndarray], segment: Mapping[str, Any], seeds: int) -> Kinds:
+    """The kinds of a file's metrics; all must have something for every seed and iteration."""
     length = segment["last"] - segment["first"]
     for name, array in arrays.items():
-        if array.shape[:2] != (seeds, length):
+        counted = name not in MASKED or (array.ndim == 2 and array.dtype.kind in "iu")
+        if array.shape[:2] != (seeds, length) or not counted:
             raise CheckpointError(f"{segment['name']}: {name[:100]} is not of {seeds} seeds and {length} iterations")
-    if not arrays:
+    found = kinds(arrays)
+    if not found:
         raise CheckpointError(f"{segment['name']} is empty")
-    return lasting(arrays)
+    return found
 
 
-def lasting(names: Iterable[str]) -> set[str]:
-    """The names of metrics that every iteration has, whatever is done about unsound values."""
-    return {name for name in names if not name.startswith("masked/")}
+#: Metrics that only iterations have in which unsound values are masked.
+MASKED = ("masked/steps", "masked/updates")
+#: Of each metric that every iteration has: its type, and its shape beyond seeds and iterations.
+Kinds = dict[str, tuple[str, tuple[int, ...]]]
+
+
+def kinds(metrics: Mapping[str, np.ndarray]) -> Kinds:
+    """The names and kinds of the metrics that every iteration has, whatever is done about unsound values."""
+    return {name: (array.dtype.name, array.shape[2:]) for name, array in metrics.items() if name not in MASKED}
 
 
 def read_segment(folder: Path, segment: Mapping[str, Any]) -> dict[str, np.ndarray]:

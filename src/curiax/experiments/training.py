@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import CheckpointError
+from .._errors import CheckpointError, UsageError
 from .._stats import Moments
 from ..envs import AbstractHostTask
 from ..train import devices
@@ -27,6 +27,10 @@ def possible_layout(plan: Plan, wanted: int) -> int:
     if isinstance(plan.setup.task, AbstractHostTask):
         return wanted
     return len(devices.devices_for(len(plan.seeds), wanted))
+
+
+#: Arrays of a lane beside its simulators' that have a row for each seed.
+OF_SEEDS = ("host.obs", "moments/mean", "moments/spread")
 
 
 class Iteration(NamedTuple):
@@ -47,6 +51,8 @@ class Training:
         self.lanes: list[Lane] = []
         #: Seeds that are left out of the results, and why.
         self.faulty: dict[int, str] = {}
+        #: Those of them that were lost before the run was continued.
+        self._before: dict[int, str] = {}
         if isinstance(plan.setup.task, AbstractHostTask):
             self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout)
             self.devices = [str(lane.device) for lane in self.lanes]
@@ -105,35 +111,52 @@ class Training:
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot that knows which seeds are lost, and holds zeros where those had learnt something.
 
-        What a lost seed does from now on is looked at by nobody, and no checkpoint holds what broke it: in the state of
-        its simulators there are zeros for what is not finite.
+        What a lost seed does from now on is looked at by nobody. Its simulators are left as they are: they may share
+        what they keep with those of other seeds, or be made anew from a record of all that was done with them.
         """
         lost = self.lost
 
         def without(name: str, array: np.ndarray) -> np.ndarray:
-            lane, _, rest = name.partition(".")
-            seeds = self.lanes[int(lane.removeprefix("lane"))].seeds if self.lanes else self.plan.seeds
-            gone = np.asarray([seed in lost for seed in seeds])
+            gone = self._gone(name, lost)
+            if self._of_simulators(name) or not gone.any():
+                return array
             array = array.copy()
-            if not self.lanes or rest.startswith(LEARNT):
-                array[gone] = 0
-            elif gone.any() and array.dtype.kind == "f":
-                broken = ~np.isfinite(array)
-                rows = np.repeat(gone, self.plan.setup.loop.envs)
-                if array.shape[:1] == rows.shape:
-                    # A row for each environment, seed by seed, as simulators mostly have it: the others' are untouched.
-                    broken[~rows] = False
-                array[broken] = 0
+            array[gone] = 0
             return array
 
         arrays = {name: without(name, array) for name, array in snapshot.arrays.items()} if lost else snapshot.arrays
         told = {str(seed): message for seed, message in lost.items()}
         return Snapshot(snapshot.iteration, arrays, {**snapshot.facts, "lost": told})
 
+    def judged(self, snapshot: Snapshot) -> dict[str, np.ndarray]:
+        """What must be sound in a settled snapshot: all but what belongs to simulators of lost seeds, or may do so."""
+        lost, envs = self.lost, self.plan.setup.loop.envs
+
+        def part(name: str, array: np.ndarray) -> np.ndarray:
+            gone = self._gone(name, lost)
+            if not self._of_simulators(name) or not gone.any():
+                return array
+            # A row for each environment, seed by seed, as simulators mostly have it; else nobody knows whose it is.
+            rows = np.repeat(gone, envs)
+            if name.endswith(OF_SEEDS):
+                rows = gone
+            return array[~rows] if array.shape[:1] == rows.shape else array[:0] if array.ndim else np.zeros(0)
+
+        return {name: part(name, array) for name, array in snapshot.arrays.items()}
+
+    def _gone(self, name: str, lost: Mapping[int, str]) -> np.ndarray:
+        """Which of the seeds that an array is of are lost."""
+        lane = name.partition(".")[0].removeprefix("lane")
+        seeds = self.lanes[int(lane)].seeds if self.lanes else self.plan.seeds
+        return np.asarray([seed in lost for seed in seeds])
+
+    def _of_simulators(self, name: str) -> bool:
+        return bool(self.lanes) and not name.partition(".")[2].startswith(LEARNT)
+
     def resume(self, snapshot: Snapshot) -> None:
         """Continue from a snapshot: to the last bit, with the layout it was made with."""
         self.done, arrays = snapshot.iteration, snapshot.arrays
-        self.faulty |= {int(seed): message for seed, message in snapshot.facts["lost"].items()}
+        self._before = {int(seed): message for seed, message in snapshot.facts["lost"].items()}
         if self.lanes:
             if snapshot.facts["layout"] != self.layout:
                 raise CheckpointError(f"the checkpoint has {snapshot.facts['layout']} lanes, this run {self.layout}.")
@@ -142,19 +165,27 @@ class Training:
                 prefix = f"lane{k}."
                 try:
                     lane.resume({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
-                except (KeyError, ValueError, TypeError, IndexError) as error:
+                except (KeyError, ValueError, TypeError, IndexError, UsageError) as error:
                     raise CheckpointError(
                         f"the state of the simulators in the checkpoint does not fit this run ({reason(error)})."
                     ) from error
             return
-        rows = np.minimum(np.arange(len(padded(self.plan.seeds, self._mesh.size))), len(self.plan.seeds) - 1)
+        seeds = len(self.plan.seeds)
+        for name, array in arrays.items():
+            if array.shape[:1] != (seeds,):
+                raise CheckpointError(
+                    f"the checkpoint's {name} has shape {list(array.shape)}, which is not something for each of the "
+                    f"{seeds} seeds."
+                )
+        rows = np.minimum(np.arange(len(padded(self.plan.seeds, self._mesh.size))), seeds - 1)
         filled = refilled(self._arrays, {name: array[rows] for name, array in arrays.items()})
         self._arrays = spread(filled, self._mesh)
 
     @property
     def lost(self) -> dict[int, str]:
         """Seeds that are left out of the results, and why."""
-        return {**self.faulty, **{seed: message for lane in self.lanes for seed, message in lane.lost.items()}}
+        of_lanes = {seed: message for lane in self.lanes for seed, message in lane.lost.items()}
+        return {**self.faulty, **of_lanes, **self._before}
 
     def saved(self) -> saved.Saved:
         """What every seed that is left has learnt, on the host."""

@@ -126,6 +126,9 @@ def refilled(arrays: Arrays, kept: Mapping[str, np.ndarray]) -> Arrays:
             )
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf)) if is_key(leaf) else array
 
+    names = {leaf_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(arrays)}
+    if strangers := sorted(set(kept) - names):
+        raise CheckpointError(f"the checkpoint has {strangers[0]}: it is of another experiment or version.")
     return jax.tree_util.tree_map_with_path(put, arrays)
 
 

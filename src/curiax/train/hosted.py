@@ -23,6 +23,7 @@ from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
+from ..envs._host import require_like
 from .batch import first_states, host_copies, refilled
 from .loop import Metrics, Setup, Stream, TrainState, Unsound, learn, stream_keys
 from .moments import HostMoments
@@ -334,6 +335,8 @@ class Lane:
         def part(prefix: str) -> dict[str, np.ndarray]:
             return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
+        like = {name: value for name, value in self.state().items() if not name.startswith("fleet/")}
+        require_like(state, like)
         self.fleet.restore(part("fleet/"))
         self.moments.restore(part("moments/"))
         self.tape.obs[-1], self.now, self.began[:] = state["obs"], int(state["now"]), state["began"]
