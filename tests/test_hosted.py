@@ -123,8 +123,7 @@ def lane_for(plan: Any, seeds: Any = (0, 1)) -> Lane:
     "changes",
     [
         {},
-        {"loop__envs": 3},
-        {"loop__normalise_obs": False},
+        {"loop__envs": 3, "loop__normalise_obs": False},
         {"loop__successor": "true", "ppo__episode_ends": "bootstrap"},
     ],
     ids=str,
@@ -378,8 +377,8 @@ class Crash(Silent):
 
 
 def test_a_wreck_that_never_recovers_does_not_keep_the_others_from_being_saved(tmp_path: Any) -> None:
-    sound = curiax.run(curiax.Experiment(HostSled, "lbs", seeds=4, steps=512, settings=SMALL))
-    broken = curiax.Experiment(WreckedSled, "lbs", seeds=4, steps=512, settings={**SMALL, "task.at": 200})
+    sound = curiax.run(curiax.Experiment(HostSled, "random", seeds=4, steps=512, settings=SMALL))
+    broken = curiax.Experiment(WreckedSled, "random", seeds=4, steps=512, settings={**SMALL, "task.at": 200})
     drop = RunOptions(on_nonfinite="drop", checkpoint_seconds=0.0)
     with pytest.raises(MemoryError):
         curiax.run(broken, tmp_path / "run", options=drop, progress=Crash())
@@ -461,7 +460,7 @@ def test_a_late_reset_costs_a_step_that_counts_for_nothing() -> None:
 
 def test_no_seed_left_stops_the_run() -> None:
     broken = curiax.Experiment(
-        HostSled, "rnd", seeds=2, steps=128 * 4000, settings={**SMALL, "task.breaks": "inf", "task.at": 3}
+        HostSled, "random", seeds=2, steps=128 * 4000, settings={**SMALL, "task.breaks": "inf", "task.at": 3}
     )
     with pytest.raises(curiax.SimulatorError, match=r"No seed is left"):
         curiax.run(broken, options=RunOptions(on_nonfinite="drop"))

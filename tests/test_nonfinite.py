@@ -410,8 +410,8 @@ def test_no_checkpoint_is_unsound(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """One of the faults that soak/nonfinite.py sends through `curiax.run`, with a checkpoint after every iteration."""
     save = Keeper.save
 
-    def save_and_wait(keeper: Keeper, snapshot: Any) -> None:
-        save(keeper, snapshot)
+    def save_and_wait(keeper: Keeper, *args: Any) -> None:
+        save(keeper, *args)
         keeper.wait()
 
     monkeypatch.setattr(Keeper, "save", save_and_wait)
