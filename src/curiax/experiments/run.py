@@ -202,8 +202,9 @@ def train(
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
             progress.advance(training.done, {name: value[left, -1] for name, value in iteration.metrics.items()})
             if iteration.snapshot is not None:
-                kept = session.noted(training.settled(iteration.snapshot))
-                keeper.save(kept, training.judged(kept))
+                settled = session.noted(training.settled(iteration.snapshot))
+                keeper.save(settled, training.judged(settled))
+            # After the last iteration there is nothing to come back for.
             over = training.done == plan.iterations
             if store is not None and stop.signal is not None and iteration.snapshot is not None and not over:
                 keeper.wait()
