@@ -19,6 +19,7 @@ from typing import Any
 
 import bits
 import corruption
+import cost
 import kill
 import memory
 import numpy as np
@@ -341,6 +342,17 @@ def test_memory_stays_where_it_was() -> None:
     assert found["iterations"] >= 300
     assert found["growth_percent"] < 4.0
     assert abs(found["open_files"][1] - found["open_files"][0]) <= memory.MOST_FILES
+
+
+@pytest.mark.parametrize("iteration", [0.15, 0.8])
+def test_the_cost_of_a_checkpoint_is_found_in_a_run_that_slows_down(iteration: float) -> None:
+    """Of soak/cost.py: what two iterations were given on top is found, and where nothing was added, nothing is."""
+    spent = iteration * np.linspace(0.8, 1.2, 80)
+    added = spent.copy()
+    added[38:40] += 0.2
+    for at in (20, 39, 60):
+        assert cost.extra(spent, np.cumsum(spent), at) == pytest.approx(0.0, abs=0.05)
+    assert cost.extra(added, np.cumsum(added), 39) == pytest.approx(0.4, abs=0.02)
 
 
 def test_damaged_files_are_found() -> None:
