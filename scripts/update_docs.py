@@ -814,14 +814,14 @@ def memory_told(found: dict[str, Any]) -> Told:
     )
 
 
-def interval(cost: dict[str, Any]) -> str:
-    """A cost and where it lies with 95 % confidence."""
-    low, high = cost["interval"]
-    return f"{cost['cost_percent']:+.2f} % [{low:+.2f}, {high:+.2f}]"
-
-
 def cost_told(found: dict[str, Any]) -> Told:
     """What checkpoints cost."""
+
+    def share(cost: dict[str, Any]) -> str:
+        return f"{bracketed(cost['cost_percent'], *cost['interval'], 2)} %"
+
+    added = [one for run in found["runs"] for one in run["train"]["added_by_each"]]
+    first, later = np.mean([one[0] for one in added]), np.mean([seconds for one in added for seconds in one[1:]])
     every = sorted({f"{run['checkpoint_seconds']:g} s" for run in found["runs"]})
     return (
         f"iterations with a checkpoint, one every {', '.join(every)}, beside those around them; {found['repeats']} "
@@ -829,10 +829,11 @@ def cost_told(found: dict[str, Any]) -> Told:
         each(
             found["runs"],
             lambda run: (
-                f"{interval(run['train'])} of the training time ({interval(run['cpu'])} of CPU time) with "
+                f"{share(run['train'])} of the training time ({share(run['cpu'])} of CPU time) with "
                 f"{np.median(run['checkpoints']):g} in {np.median(run['train']['seconds']):.0f} s"
             ),
-        ),
+        )
+        + f"<br>The first of a run adds {first:.2f} s, because Orbax is read in; each later one {later:.2f} s",
         "under 3 %. Judged: the whole interval",
     )
 

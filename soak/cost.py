@@ -3,8 +3,8 @@
 Whole runs with and without checkpoints differ by several per cent on a shared machine for no reason of ours, which
 hides a cost of one per cent. So each run measures itself: the iterations during which a checkpoint is taken and
 written, against as many just before and just after it, when none is. What they take longer, of all checkpoints of the
-run, is their cost. At the default interval, of runs that last some checkpoints, and of Half-Cheetah also at the paper's
-budget, where the first one, which reads Orbax in, weighs most. Each run is a process of its own.
+run, is their cost. At the default interval, of runs that last some checkpoints, and of a short one of Half-Cheetah,
+where the first, which reads Orbax in, weighs most. Each run is a process of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from common import TASKS, Saves, say
 
 from curiax.experiments.progress import Silent
 
-#: Task, and steps of each of eight seeds, with the settings that people use: a minute or so, and the paper's budget.
+#: Task, and steps of each of eight seeds, with the settings that people use: a minute or so, and half of that.
 RUNS = (("mountain-car", 409_600), ("half-cheetah", 163_840), ("half-cheetah", 81_920))
 #: How much checkpoints may cost, of the training time.
 MOST_PERCENT = 3.0
