@@ -32,7 +32,12 @@ RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
 REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 #: At most so many points of a curve and moments of a map: what a figure can show.
 POINTS, MOMENTS = 100, 12
-KEPT = ("coverage/", "reachable/", "noise/", "bonus/mean", "bonus/border_share", "bonus/scale", "probe/")
+KEPT = (
+    *("coverage/", "reachable/", "noise/", "ratio/", "bonus/mean", "bonus/border_share", "bonus/scale"),
+    *("probe/", "samples/"),
+)
+#: The kinds of metrics that are a row of numbers for each iteration.
+MAPPED = ("probe", "samples", "occupancy", "paid")
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
 MORE_FACTS = ("versions", "platform", "devices", "started")
 
@@ -48,7 +53,8 @@ class Record:
 
     `maps[name]` is `[M, cells]` at `moments [M]`, averaged over the seeds: `occupancy/*` is the share of all steps
     so far spent in each cell, `paid/*` the mean raw bonus of the visits to each cell since the moment before (NaN
-    where nobody went), `probe/*` what the model would pay (the median over seeds; as a curve, over cells).
+    where nobody went), `probe/*` what the model would pay (the median over seeds; as a curve, over cells),
+    `samples/bonus` what it would pay for each of the task's sample transitions (the median over seeds).
     """
 
     facts: Mapping[str, Any]
@@ -175,6 +181,9 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         if not name.startswith((*KEPT, "occupancy/")):
             continue
         values = array(name)
+        if name.startswith("samples/"):
+            maps[name] = np.median(values[:, moments], axis=0)
+            continue
         if name.startswith("probe/"):
             # Medians: now and then a model pays thousands for a far state, which would drown all else in a mean.
             maps[name] = np.median(values[:, moments], axis=0)
@@ -236,7 +245,7 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
         known = (
             next((g for g in manifest["grids"] if g["name"] == grid), None) if kind in ("occupancy", "paid") else None
         )
-        if values.dtype.kind not in "fiu" or values.ndim != (2 if kind in ("probe", "occupancy", "paid") else 1):
+        if values.dtype.kind not in "fiu" or values.ndim != (2 if kind in MAPPED else 1):
             raise refuse(f"{name} in {folder.METRICS} is no {'map' if values.ndim == 1 else 'curve'} of numbers")
         if (known and values.ndim == 2 and values.shape[1] != math.prod(known["shape"])) or 0 in values.shape:
             raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
