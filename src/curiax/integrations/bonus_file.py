@@ -34,6 +34,7 @@ REMEDY = "copy it again from where it was whole, or save the Bonus again."
 MOST_BYTES = 1 << 36
 WAITING = "waiting."
 
+Size = Annotated[int, Field(ge=1, le=1 << 24)]
 Whole = Annotated[int, Field(ge=0, le=1 << 40)]
 Number = float | int | Literal["inf", "-inf"]
 
@@ -42,7 +43,7 @@ class BoxSpace(Exact):
     """A box with its bounds, one number where all are the same."""
 
     kind: Literal["Box"]
-    shape: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(max_length=8)]
+    shape: Annotated[list[Size], Field(max_length=8)]
     dtype: Literal[DTYPES]  # pyright: ignore[reportInvalidTypeForm]
     low: Number | list[Number]
     high: Number | list[Number]
@@ -52,7 +53,7 @@ class DiscreteSpace(Exact):
     """One choice."""
 
     kind: Literal["Discrete"]
-    n: Annotated[int, Field(ge=1, le=1 << 24)]
+    n: Size
     start: int
 
 
@@ -68,7 +69,7 @@ class MultiBinarySpace(Exact):
     """Bits."""
 
     kind: Literal["MultiBinary"]
-    shape: Annotated[list[Annotated[int, Field(ge=1, le=1 << 24)]], Field(min_length=1, max_length=8)]
+    n: Size | Annotated[list[Size], Field(min_length=1, max_length=8)]
 
 
 SpaceSaid = Annotated[BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace, Field(discriminator="kind")]
@@ -204,7 +205,7 @@ def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
 def refuse_too_large(file: Path, said: Mapping[str, Any], most: int) -> None:
     """Refuse spaces far beyond what the file holds, before anything is made of them."""
     for name in ("observation_space", "action_space"):
-        if math.prod(said[name].get("shape", ())) > most + HEADER:
+        if math.prod(np.ravel(said[name].get("shape", said[name].get("n", ()))).tolist()) > most + HEADER:
             raise damaged(file, f"its {name} is larger than all of its arrays", REMEDY)
 
 

@@ -40,8 +40,8 @@ def array_of(what: str, value: Any) -> np.ndarray:
     return array
 
 
-def spread(mask: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """A mask of steps, ready to be held against what belongs to each of them."""
+def spread(mask: Any, like: Any) -> Any:
+    """A mask of steps, ready to be held against what belongs to each of them; of NumPy's arrays or JAX's."""
     return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))
 
 
@@ -283,7 +283,7 @@ def said(space: Space) -> dict[str, Any]:
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": np.asarray(space.start).tolist()}
     if isinstance(space, spaces.MultiBinary):
-        return {"kind": "MultiBinary", "shape": list(space.shape)}
+        return {"kind": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.n)}
     assert isinstance(space, spaces.Box)
 
     def bound(values: np.ndarray) -> Any:
@@ -302,7 +302,7 @@ def space_of(data: Mapping[str, Any]) -> Space:
     if data["kind"] == "MultiDiscrete":
         return spaces.MultiDiscrete(np.asarray(data["nvec"]), start=np.asarray(data["start"]))
     if data["kind"] == "MultiBinary":
-        return spaces.MultiBinary(data["shape"])
+        return spaces.MultiBinary(data["n"])
     shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
     low, high = (np.broadcast_to(np.ravel(np.asarray(data[name], np.float64)), math.prod(shape)) for name in BOUNDS)
     return spaces.Box(low.reshape(shape).astype(dtype), high.reshape(shape).astype(dtype), shape, dtype.type)

@@ -59,8 +59,9 @@ class CuriousVectorEnv(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: all of them, or those that `options["reset_mask"]` names."""
-        obs, infos = self.env.reset(seed=seed, options=options)
         mask = (options or {}).get("reset_mask")
+        # A copy: Gymnasium's own vector environments take the mask out of what they are given.
+        obs, infos = self.env.reset(seed=seed, options=None if options is None else dict(options))
         began = np.ones(self.num_envs, bool) if mask is None else spaces.flags("reset_mask", mask, (self.num_envs,))
         self.bonus.forget(began)
         self._obs, self._ended = np.array(obs), self._ended & ~began
