@@ -46,6 +46,9 @@ class AbstractAnyTask(eqx.Module):
     #: True if the dynamics hold noise that cannot be learnt; presets choose LBS's β by it.
     stochastic: ClassVar[bool] = False
 
+    #: True if LBS reconstructs an image's pixels here, not random features of it; presets choose LBS's target by it.
+    reconstructs_pixels: ClassVar[bool] = False
+
     #: Two kinds of transitions whose bonuses are compared, by name; None if nothing is.
     compared: ClassVar[tuple[str, str] | None] = None
 

@@ -28,7 +28,8 @@ class Preset:
         """What the preset sets of a method on a task."""
         if not issubclass(method, LBS):
             return {}
-        return {"beta": self.beta[task.stochastic], **self.lbs}
+        target = {"target": "pixels"} if task.reconstructs_pixels else {}
+        return {"beta": self.beta[task.stochastic], **target, **self.lbs}
 
 
 PRESETS: dict[str, Preset] = {

@@ -11,7 +11,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -199,16 +199,29 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
         if name.startswith("remote.") and isinstance(value, int) and value > most:
             raise damaged(path / AGENTS, f"{name} is larger than all of its tensors", REMEDY)
     try:
-        plan = resolve(Experiment.from_json(said))
+        plan = with_its_defaults(Experiment.from_json(said), about["settings"])
     except (UsageError, TypeError, ValueError) as error:
         raise OutputError(f"{path / AGENTS}: its experiment cannot be set up again: {error}") from None
-    if dict(plan.settings) != about["settings"]:
-        changed = folder.difference({"settings": about["settings"]}, {"settings": plan.settings})
+    known = {name: plan.settings.get(name) for name in about["settings"]}
+    if known != about["settings"]:
+        changed = folder.difference({"settings": about["settings"]}, {"settings": known})
         raise OutputError(
             f"{path} was trained by Curiax {about['curiax']} with other settings than the same experiment has here "
             f"(they differ in {changed}): run it again, or read it with that version."
         )
     return plan
+
+
+def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Plan:
+    """The plan of an experiment with the defaults that were in force when these settings were written down.
+
+    A setting that has come since then takes its present default, which stands for what was done before it was there.
+    """
+    plan = resolve(experiment)
+    others = {name: value for name, value in settings.items() if plan.settings.get(name, value) != value}
+    if not others:
+        return plan
+    return replace(resolve(replace(experiment, settings={**experiment.settings, **others})), experiment=experiment)
 
 
 def foreign(said: Mapping[str, Any]) -> list[str]:
