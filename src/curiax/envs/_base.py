@@ -6,8 +6,9 @@ import abc
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped, UInt8
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt8
 
 from .._types import Grid, PRNGKey, Scalar, Spec
 
@@ -25,6 +26,14 @@ class Probe(eqx.Module):
     actions: dict[str, Shaped[Array, "samples ..."]]
 
 
+class Samples(eqx.Module):
+    """Transitions, always the same, that a model is asked about as it trains: what it would pay for each."""
+
+    states: State
+    actions: Shaped[Array, "K ..."]
+    next_states: State
+
+
 class AbstractAnyTask(eqx.Module):
     """What learning, tables and figures must know of a task, whoever simulates it."""
 
@@ -36,6 +45,13 @@ class AbstractAnyTask(eqx.Module):
     budget: ClassVar[int] = 102_400
     #: True if the dynamics hold noise that cannot be learnt; presets choose LBS's β by it.
     stochastic: ClassVar[bool] = False
+
+    #: Two kinds of transitions whose bonuses are compared, by name; None if nothing is.
+    compared: ClassVar[tuple[str, str] | None] = None
+
+    def kind(self, point: Float[Array, " axes"]) -> Int[Array, ""]:
+        """Of which of the two kinds in `compared` the transition to a tracked point was: 0 or 1."""
+        return jnp.zeros((), jnp.int32)
 
     def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
         """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""
@@ -69,6 +85,10 @@ class AbstractTask(AbstractAnyTask):
 
     def probe(self) -> Probe | None:
         """Where to map the bonus over the task, visited or not; None for no such maps."""
+        return None
+
+    def samples(self) -> Samples | None:
+        """Transitions whose bonus is followed through training; None for no such transitions."""
         return None
 
     def draw(self, state: State, width: int, height: int) -> UInt8[np.ndarray, "height width 3"] | None:

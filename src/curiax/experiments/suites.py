@@ -9,7 +9,7 @@ from typing import Any
 from .._errors import unknown
 
 PLAIN, FROZEN, EVOLVING = "mountain-car", "mountain-car-frozen", "mountain-car-evolving"
-HALF_CHEETAH, ANT_MAZE = "half-cheetah", "ant-maze"
+HALF_CHEETAH, ANT_MAZE, MNIST = "half-cheetah", "ant-maze", "mnist"
 SIX = ("lbs", "disagreement", "icm", "rnd", "vime", "random")
 
 

@@ -22,6 +22,7 @@ from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
+from ..experiments.published import RATIO
 from ..experiments.registry import METHODS, TASKS
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
 REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 #: At most so many points of a curve and moments of a map: what a figure can show.
 POINTS, MOMENTS = 100, 12
-KEPT = ("coverage/", "reachable/", "noise/", "bonus/mean", "bonus/border_share", "bonus/scale", "probe/")
+KEPT = (
+    *("coverage/", "reachable/", "noise/", "ratio/", "bonus/mean", "bonus/border_share", "bonus/scale"),
+    *("probe/", "samples/"),
+)
+#: The kinds of metrics that are a row of numbers for each iteration.
+MAPPED = ("probe", "samples", "occupancy", "paid")
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
 MORE_FACTS = ("versions", "platform", "devices", "started")
 
@@ -48,7 +54,8 @@ class Record:
 
     `maps[name]` is `[M, cells]` at `moments [M]`, averaged over the seeds: `occupancy/*` is the share of all steps
     so far spent in each cell, `paid/*` the mean raw bonus of the visits to each cell since the moment before (NaN
-    where nobody went), `probe/*` what the model would pay (the median over seeds; as a curve, over cells).
+    where nobody went), `probe/*` what the model would pay (the median over seeds; as a curve, over cells),
+    `samples/bonus` what it would pay for each of the task's sample transitions (the median over seeds).
     """
 
     facts: Mapping[str, Any]
@@ -117,6 +124,12 @@ class Record:
         found = [key for key in self.curves if key.startswith("coverage/")]
         return name if name in found else next(iter(found), None)
 
+    @property
+    def compared(self) -> tuple[str, str] | None:
+        """The two kinds of transitions whose bonuses the task compares, or None."""
+        kinds = self.facts.get("compared")
+        return (kinds[0], kinds[1]) if kinds and RATIO in self.curves else None
+
     def final(self, metric: str) -> np.ndarray:
         """Each seed's last value `[S]`."""
         return self.curves[metric][:, -1]
@@ -170,11 +183,20 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
 
     steps = array("step")[0]
     at, moments = thinned(len(steps), POINTS), thinned(len(steps), MOMENTS)
+    if RATIO in table.columns:
+        # What is left of a bonus is a share of the very first one.
+        at, moments = np.union1d(0, at), np.union1d(0, moments)
     curves, maps = {}, {}
     for name in table.columns:
         if not name.startswith((*KEPT, "occupancy/")):
             continue
         values = array(name)
+        if name.startswith("samples/"):
+            maps[name] = np.median(values[:, moments], axis=0)
+            continue
+        if name.startswith("ratio/"):
+            curves[name] = averaged(values, at)
+            continue
         if name.startswith("probe/"):
             # Medians: now and then a model pays thousands for a far state, which would drown all else in a mean.
             maps[name] = np.median(values[:, moments], axis=0)
@@ -188,7 +210,14 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
     facts |= {name: dict(manifest[name]) for name in ("lost", "masked") if manifest.get(name)}
+    facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
     return Record(facts, steps[at], curves, steps[moments], maps)
+
+
+def averaged(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Curves `[S, N]` at some of their points `[K]`, each the mean since the point before: batches are small."""
+    sums = np.cumsum(values.astype(float), axis=1)[:, at]
+    return np.diff(sums, axis=1, prepend=0.0) / np.diff(at, prepend=-1)
 
 
 def mean_paid(paid: np.ndarray, visits: np.ndarray, moments: np.ndarray) -> np.ndarray:
@@ -236,7 +265,7 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
         known = (
             next((g for g in manifest["grids"] if g["name"] == grid), None) if kind in ("occupancy", "paid") else None
         )
-        if values.dtype.kind not in "fiu" or values.ndim != (2 if kind in ("probe", "occupancy", "paid") else 1):
+        if values.dtype.kind not in "fiu" or values.ndim != (2 if kind in MAPPED else 1):
             raise refuse(f"{name} in {folder.METRICS} is no {'map' if values.ndim == 1 else 'curve'} of numbers")
         if (known and values.ndim == 2 and values.shape[1] != math.prod(known["shape"])) or 0 in values.shape:
             raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
