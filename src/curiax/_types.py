@@ -29,6 +29,9 @@ __all__ = [
     "Vector",
 ]
 
+#: Sides that leave at least one pixel after two convolutions of 3 x 3 and a pooling of 2 x 2.
+SMALLEST_IMAGE = 6
+
 PRNGKey = Key[Array, ""]
 Scalar = Float[Array, ""]
 Vector = Float[Array, " _"]
@@ -72,13 +75,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of `n` actions, numbered from 0."""
+    """One of `n` actions, numbered from 0; a task with a single one leaves nothing to choose."""
 
     n: int
 
     def __post_init__(self) -> None:
-        if self.n < 2:
-            raise ValueError(f"Discrete needs at least two actions; got n={self.n}")
+        if self.n < 1:
+            raise ValueError(f"Discrete needs at least one action; got n={self.n}")
 
     @property
     def size(self) -> int:
@@ -135,6 +138,14 @@ class Spec:
     def obs_size(self) -> int:
         """Number of entries in one observation."""
         return math.prod(self.obs_shape)
+
+    @property
+    def image(self) -> bool:
+        """Whether an observation is an image: (height, width, channels), with sides that a convolution can work on.
+
+        Its values are expected in 0..1. Anything smaller or of other axes is seen as a vector.
+        """
+        return len(self.obs_shape) == 3 and min(self.obs_shape[:2]) >= SMALLEST_IMAGE
 
 
 @dataclass(frozen=True)

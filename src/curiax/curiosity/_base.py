@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from .._sound import LIMIT, all_within, within
 from .._stats import valid_mean
 from .._types import PRNGKey, Scalar, Transition
+from .features import Target
 
 Memory = PyTree
 Terms = dict[str, Array]
@@ -64,6 +65,28 @@ class AbstractCuriosity(eqx.Module):
     def explain(self, t: Transition, *, key: PRNGKey) -> Terms:
         """What the bonus of one transition is made of, averaged over each rollout in the metrics."""
         return {}
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether `calibrated` changes anything: by default, whether the method predicts features of images."""
+        return any(target.features is not None for target in targets_of(self))
+
+    def calibrated(self, obs: Float[Array, "B ..."]) -> Self:
+        """The method as it is before training, with what it measures once on the first observations it meets.
+
+        By default each `Target` in it standardises its features.
+        """
+        return jax.tree.map(lambda node: node.calibrated(obs) if is_target(node) else node, self, is_leaf=is_target)
+
+
+def is_target(node: Any) -> bool:
+    """Whether a part of a method is what it predicts."""
+    return isinstance(node, Target)
+
+
+def targets_of(model: AbstractCuriosity) -> list[Target]:
+    """Every `Target` in a method."""
+    return [node for node in jax.tree.leaves(model, is_leaf=is_target) if is_target(node)]
 
 
 def blanked(steps: Transition) -> Transition:

@@ -12,11 +12,13 @@ Choices:
 * Population variance (original). The bonus needs no s′.
 * `keep=0.8`: each member skips a random fifth of the samples, which keeps members apart (original);
   1.0 trains all members on everything.
+* Images: the models see and predict 128 or 512 random features, standardised once, as the original's do;
+  `target="pixels"` gives them the image itself.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -25,8 +27,10 @@ from jaxtyping import Array, Float, PyTree
 
 from .._settings import Count, Keep
 from .._types import PRNGKey, Scalar, Spec, Transition
-from ..nn import MLP, ensemble, join
+from ..nn import MLP, ensemble, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import activation_for, default_width
+from .features import Target
 
 
 class Disagreement(AbstractCuriosity):
@@ -41,12 +45,20 @@ class Disagreement(AbstractCuriosity):
 }"""
     nonnegative: ClassVar[bool] = True
 
+    target: Target
     members: MLP
     spec: Spec = eqx.field(static=True)
     keep: float = eqx.field(static=True)
 
     def __init__(
-        self, spec: Spec, *, key: PRNGKey, ensemble_size: Count = 5, keep: Keep = 0.8, width: Count = 32
+        self,
+        spec: Spec,
+        *,
+        key: PRNGKey,
+        ensemble_size: Count = 5,
+        keep: Keep = 0.8,
+        width: Count | None = None,
+        target: Literal["features", "pixels"] = "features",
     ) -> None:
         """Build the networks.
 
@@ -55,15 +67,18 @@ class Disagreement(AbstractCuriosity):
             key: draws the parameters.
             ensemble_size: number of forward models.
             keep: chance that a model trains on a sample.
-            width: hidden units in each layer.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
+            target: what the models see and predict of an image: random `features`, or its `pixels`; a vector is itself.
         """
-        sizes = [spec.obs_size + spec.action.size, width, width, spec.obs_size]
-        self.members = ensemble(lambda k: MLP(sizes, key=k), key, ensemble_size)
+        rng, width = generator(key), width or default_width(spec)
+        self.target = Target(spec, key=rng, pixels=target == "pixels")
+        sizes = [self.target.size + spec.action.size, width, width, self.target.size]
+        self.members = ensemble(lambda k: MLP(sizes, key=k, activation=activation_for(spec)), rng, ensemble_size)
         self.spec, self.keep = spec, keep
 
     def predictions(self, t: Transition) -> Float[Array, "K size"]:
         """Every member's guess of s′."""
-        x = join(t.obs, self.spec.action.vector(t.action))
+        x = join(self.target(t.obs), self.spec.action.vector(t.action))
         return jax.vmap(lambda member: member(x))(self.members)
 
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
@@ -74,5 +89,5 @@ class Disagreement(AbstractCuriosity):
         return jax.random.bernoulli(key, self.keep, (members,)) / self.keep
 
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
-        errors = jnp.mean((self.predictions(t) - jnp.ravel(t.next_obs)) ** 2, axis=-1)
+        errors = jnp.mean((self.predictions(t) - self.target(t.next_obs)) ** 2, axis=-1)
         return jnp.sum(errors * draw), {}

@@ -10,6 +10,52 @@ from jaxtyping import Array, Float
 from .._tree import Frozen
 from .._types import Discrete, Scalar, Spec, Transition, Vector
 from ..nn import MLP, Linear, Source, generator, join
+from .encoders import CNN, feature_count, network
+
+
+class Standardised(eqx.Module):
+    """A network whose outputs are shifted and scaled."""
+
+    net: CNN
+    mean: Vector
+    deviation: Vector
+
+    def __call__(self, x: Float[Array, " pixels"]) -> Vector:
+        return (self.net(x) - self.mean) / self.deviation
+
+
+class Target(eqx.Module):
+    """What is predicted of an observation, and remembered: a vector itself, of an image random features.
+
+    The features are those of a frozen network, each standardised by mean and deviation as they were measured once,
+    before training, on the first observations.
+    """
+
+    features: Frozen[Standardised] | None
+    size: int = eqx.field(static=True)
+
+    def __init__(self, spec: Spec, *, key: Source, pixels: bool = False) -> None:
+        """Draw the features; with `pixels` an image too stands for itself, flattened."""
+        self.size = spec.obs_size if pixels else feature_count(spec)
+        self.features = None
+        if spec.image and not pixels:
+            net = CNN(spec, [self.size], key=key)
+            self.features = Frozen(Standardised(net, jnp.zeros(self.size), jnp.ones(self.size)))
+
+    def __call__(self, obs: Float[Array, "..."]) -> Vector:
+        return jnp.ravel(obs) if self.features is None else self.features(jnp.ravel(obs))
+
+    def calibrated(self, obs: Float[Array, "B ..."]) -> Target:
+        """The same features with mean 0 and deviation 1 over these observations.
+
+        One that hardly varies among them is not divided by what is next to nothing: it keeps its scale.
+        """
+        if self.features is None:
+            return self
+        values = jax.vmap(self.features.net.net)(obs.reshape(len(obs), -1))
+        deviation = jnp.std(values, axis=0)
+        measured = (jnp.mean(values, axis=0), jnp.where(deviation > 1e-6, deviation, 1.0))
+        return eqx.tree_at(lambda t: (t.features.net.mean, t.features.net.deviation), self, measured)
 
 
 class InverseDynamics(eqx.Module):
@@ -18,13 +64,13 @@ class InverseDynamics(eqx.Module):
     What the agent cannot influence does not help to tell the action, so it is free to leave the features.
     """
 
-    encoder: MLP
+    encoder: MLP | CNN
     inverse: MLP
     spec: Spec = eqx.field(static=True)
 
     def __init__(self, spec: Spec, size: int, width: int, *, key: Source, inverse_layers: int = 1) -> None:
         rng = generator(key)
-        self.encoder = MLP([spec.obs_size, width, width, size], key=rng)
+        self.encoder = network(spec, [width, width], size, key=rng)
         self.inverse = MLP([2 * size, *[width] * inverse_layers, spec.action.size], key=rng)
         self.spec = spec
 
@@ -46,17 +92,16 @@ class InverseDynamics(eqx.Module):
 class Distillation(eqx.Module):
     """A network that learns to imitate a frozen random one; its error falls where it has practised."""
 
-    target: Frozen[Linear | MLP]
-    predictor: MLP
+    target: Frozen[Linear | MLP | CNN]
+    predictor: MLP | CNN
     clip: float = eqx.field(static=True)
 
     def __init__(self, spec: Spec, *, size: int, width: int, linear_target: bool, clip: float, key: Source) -> None:
         rng = generator(key)
-        inputs = spec.obs_size
         self.target = Frozen(
-            Linear(inputs, size, key=rng) if linear_target else MLP([inputs, width, width, size], key=rng)
+            Linear(spec.obs_size, size, key=rng) if linear_target else network(spec, [width, width], size, key=rng)
         )
-        self.predictor = MLP([inputs, width, width, width, size], key=rng)
+        self.predictor = network(spec, [width] * 3, size, key=rng, on_image=[width, width])
         self.clip = clip
 
     def error(self, obs: Float[Array, "..."]) -> Scalar:

@@ -13,6 +13,8 @@ Choices (LBS's own control networks were never released):
 * `feature_gradient="inverse"`: only the inverse loss trains φ, as the LBS paper describes its baseline;
   `"both"` lets the forward loss reach φ too, as the original code does.
 * `forward_weight` w = 0.2 (original); continuous actions are predicted by mean squared error.
+* Images: φ is a convolutional network (`encoders.py`). Where there is only one action the inverse loss is 0 and has
+  no gradient, so φ stays random.
 * The bonus is the mean squared error, not half its sum: a constant that reward scaling removes.
 """
 
@@ -29,6 +31,7 @@ from .._settings import Count, Fraction
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import MLP, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import activation_for, default_width, feature_count
 from .features import InverseDynamics
 
 
@@ -58,7 +61,7 @@ class ICM(AbstractCuriosity):
         forward_weight: Fraction = 0.2,
         feature_gradient: Literal["inverse", "both"] = "inverse",
         inverse_layers: Count = 1,
-        width: Count = 32,
+        width: Count | None = None,
         feature_size: Count | None = None,
     ) -> None:
         """Build the networks.
@@ -69,13 +72,14 @@ class ICM(AbstractCuriosity):
             forward_weight: w, the forward loss's share of the loss.
             feature_gradient: train φ by the `inverse` loss only, or by `both`.
             inverse_layers: hidden layers of the inverse model.
-            width: hidden units in each layer.
-            feature_size: number of features; None takes the observation's size.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
+            feature_size: number of features; None takes the observation's size, for images 128 or 512.
         """
         rng = generator(key)
-        size = feature_size or spec.obs_size
+        size, width = feature_size or feature_count(spec), width or default_width(spec)
         self.features = InverseDynamics(spec, size, width, key=rng, inverse_layers=inverse_layers)
-        self.forward = MLP([size + spec.action.size, width, width, size], key=rng)
+        sizes = [size + spec.action.size, width, width, size]
+        self.forward = MLP(sizes, key=rng, activation=activation_for(spec))
         self.spec, self.forward_weight, self.feature_gradient = spec, forward_weight, feature_gradient
 
     def prediction_error(self, phi: Vector, next_phi: Vector, t: Transition) -> Scalar:

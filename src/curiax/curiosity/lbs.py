@@ -15,6 +15,9 @@ Choices, where the paper is open or its released code differs from it:
 * KL and log-density are summed over dimensions and gradients reach both q and p: no balancing, no free nats.
 * `bonus="mean"` pays the mean squared distance of the two means instead of the KL, `"kl+nll"` adds the
   reconstruction's negative log-likelihood at the posterior mean: both flags exist, off, in the released code.
+* Images: s and s′ pass through convolutions of their own, which train; layers have LeakyReLU. What is reconstructed
+  are 128 (MNIST) or 512 random features of s′, standardised once; `target="pixels"` reconstructs s′ itself, by the same
+  linear layer. Which of the two the paper's MNIST task was run with is not known.
 * β is 0.1 on deterministic and 2 on noisy control tasks in the paper; the preset in force sets it. A noise
   dimension of variance v in the normalised observation is encoded, and paid for, exactly when β < v.
 """
@@ -33,6 +36,8 @@ from .._settings import Count, NonNegative
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import MLP, Linear, Source, generator, join, softplus
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import Eye, activation_for, default_width, feature_count
+from .features import Target
 
 
 class GaussianHead(eqx.Module):
@@ -61,6 +66,9 @@ class LBS(AbstractCuriosity):
 }"""
     nonnegative: ClassVar[bool] = True
 
+    eye: Eye
+    next_eye: Eye
+    target: Target
     trunk: MLP
     prior_head: GaussianHead
     posterior_trunk: MLP
@@ -79,8 +87,9 @@ class LBS(AbstractCuriosity):
         beta: NonNegative = 0.1,
         bonus: Literal["kl", "mean", "kl+nll"] = "kl",
         posterior: Literal["trunk", "full"] = "trunk",
-        width: Count = 32,
+        width: Count | None = None,
         latent_size: Count | None = None,
+        target: Literal["features", "pixels"] = "features",
     ) -> None:
         """Build the networks.
 
@@ -90,30 +99,34 @@ class LBS(AbstractCuriosity):
             beta: weight of the KL in the loss; noise of normalised variance below it is ignored.
             bonus: `kl`, or the ablations `mean` (distance of the means) and `kl+nll`.
             posterior: what the posterior sees beside s′: the prior's `trunk`, or s and a in `full`.
-            width: hidden units in each layer.
-            latent_size: number of latents; None takes the observation's size.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
+            latent_size: number of latents; None takes the observation's size, for images the number of their features.
+            target: what is reconstructed of an image: random `features`, or its `pixels`; a vector is itself.
         """
         rng = generator(key)
-        seen = spec.obs_size + spec.action.size
-        latents = latent_size or spec.obs_size
-        self.trunk = MLP([seen, width, width], key=rng, activate_last=True)
+        width, activation = width or default_width(spec), activation_for(spec)
+        self.eye, self.next_eye = Eye(spec, key=rng), Eye(spec, key=rng)
+        self.target = Target(spec, key=rng, pixels=target == "pixels")
+        seen = self.eye.size + spec.action.size
+        latents = latent_size or feature_count(spec)
+        self.trunk = MLP([seen, width, width], key=rng, activation=activation, activate_last=True)
         self.prior_head = GaussianHead(width, latents, key=rng)
-        inputs = (width if posterior == "trunk" else seen) + spec.obs_size
-        self.posterior_trunk = MLP([inputs, width, width], key=rng, activate_last=True)
+        inputs = (width if posterior == "trunk" else seen) + self.next_eye.size
+        self.posterior_trunk = MLP([inputs, width, width], key=rng, activation=activation, activate_last=True)
         self.posterior_head = GaussianHead(width, latents, key=rng)
-        self.reconstruction = Linear(latents, spec.obs_size, key=rng)
+        self.reconstruction = Linear(latents, self.target.size, key=rng)
         self.spec, self.beta, self.bonus, self.posterior = spec, beta, bonus, posterior
 
     def beliefs(self, t: Transition) -> tuple[DiagGaussian, DiagGaussian]:
         """The posterior q(z′|s,a,s′) and the prior p(z′|s,a)."""
-        seen = join(t.obs, self.spec.action.vector(t.action))
+        seen = join(self.eye(t.obs), self.spec.action.vector(t.action))
         h = self.trunk(seen)
-        g = self.posterior_trunk(join(h if self.posterior == "trunk" else seen, t.next_obs))
+        g = self.posterior_trunk(join(h if self.posterior == "trunk" else seen, self.next_eye(t.next_obs)))
         return self.posterior_head(g), self.prior_head(h)
 
     def nll(self, z: Float[Array, " latents"], t: Transition) -> Scalar:
-        """−log N(s′; W z + b, I)."""
-        error = self.reconstruction(z) - jnp.ravel(t.next_obs)
+        """−log N(s′; W z + b, I); of an image, what `target` makes of s′."""
+        error = self.reconstruction(z) - self.target(t.next_obs)
         return 0.5 * jnp.sum(error**2) + 0.5 * LOG_2PI * error.size
 
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:

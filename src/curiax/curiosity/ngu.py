@@ -32,6 +32,7 @@ from .._stats import Moments
 from .._types import PRNGKey, Scalar, Spec, Transition
 from ..nn import generator
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import default_width
 from .episodic import EpisodicCount, EpisodicMemory
 from .features import Distillation, InverseDynamics
 
@@ -67,7 +68,7 @@ class NGU(AbstractCuriosity):
         *,
         key: PRNGKey,
         count: bool = True,
-        width: Count = 32,
+        width: Count | None = None,
         feature_size: Count = 32,
         capacity: Count | None = None,
         neighbours: Count = 10,
@@ -81,7 +82,7 @@ class NGU(AbstractCuriosity):
             spec: the task's spaces.
             key: draws the parameters.
             count: pay episodic novelty; without it the bonus is the distillation error alone.
-            width: hidden units in each layer.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
             feature_size: size of the embedding, and outputs of the distilled network.
             capacity: embeddings remembered within an episode; None takes the task's horizon.
             neighbours: k of the pseudo-count.
@@ -89,7 +90,7 @@ class NGU(AbstractCuriosity):
             modulation_limit: L, the largest factor that lifelong novelty may contribute.
             clip: bound of the normalised observation in the distilled network.
         """
-        rng = generator(key)
+        rng, width = generator(key), width or default_width(spec)
         self.embedding = InverseDynamics(spec, feature_size, width, key=rng)
         self.distillation = Distillation(spec, size=feature_size, width=width, linear_target=False, clip=clip, key=rng)
         self.counter = (

@@ -26,8 +26,9 @@ from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition
 from ..nn import MLP, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import activation_for, default_width, feature_count
 from .episodic import EpisodicCount
-from .features import InverseDynamics
+from .features import InverseDynamics, Target
 
 
 class RIDE(AbstractCuriosity):
@@ -43,6 +44,7 @@ class RIDE(AbstractCuriosity):
 
     features: InverseDynamics
     forward: MLP
+    target: Target
     counter: EpisodicCount | None
     spec: Spec = eqx.field(static=True)
     forward_weight: float = eqx.field(static=True)
@@ -56,7 +58,7 @@ class RIDE(AbstractCuriosity):
         count: bool = True,
         forward_weight: NonNegative = 10.0,
         inverse_weight: NonNegative = 0.1,
-        width: Count = 32,
+        width: Count | None = None,
         feature_size: Count | None = None,
         capacity: Count | None = None,
         neighbours: Count = 10,
@@ -70,18 +72,20 @@ class RIDE(AbstractCuriosity):
             count: divide by the episodic pseudo-count.
             forward_weight: weight of the forward loss.
             inverse_weight: weight of the inverse loss.
-            width: hidden units in each layer.
-            feature_size: number of features; None takes the observation's size.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
+            feature_size: number of features; None takes the observation's size, for images 128 or 512.
             capacity: states remembered within an episode; None takes the task's horizon.
             neighbours: k of the pseudo-count.
             kernel_epsilon: ε of the pseudo-count's kernel.
         """
         rng = generator(key)
-        size = feature_size or spec.obs_size
+        size, width = feature_size or feature_count(spec), width or default_width(spec)
         self.features = InverseDynamics(spec, size, width, key=rng)
-        self.forward = MLP([size + spec.action.size, width, width, size], key=rng)
+        sizes = [size + spec.action.size, width, width, size]
+        self.forward = MLP(sizes, key=rng, activation=activation_for(spec))
+        self.target = Target(spec, key=rng)
         self.counter = (
-            EpisodicCount.of(spec, spec.obs_size, capacity=capacity, neighbours=neighbours, epsilon=kernel_epsilon)
+            EpisodicCount.of(spec, self.target.size, capacity=capacity, neighbours=neighbours, epsilon=kernel_epsilon)
             if count
             else None
         )
@@ -98,7 +102,7 @@ class RIDE(AbstractCuriosity):
         impact = jnp.linalg.norm(next_phi - phi)
         if self.counter is None:
             return memory, impact
-        memory, factor = self.counter.visit(memory, jnp.ravel(t.next_obs))
+        memory, factor = self.counter.visit(memory, self.target(t.next_obs))
         return memory, impact * factor
 
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:

@@ -11,6 +11,7 @@ Choices (LBS's own control networks were never released):
 * `target="linear"` replaces the target by one frozen linear layer: the released LBS code holds such a
   helper, unused, which may be what the paper's RND was run with.
 * The input is the loop's normalised observation, clipped to ±5 (original).
+* Images: target and predictor are convolutional networks (`encoders.py`), the predictor with two layers more.
 * All samples train the predictor; one value head, intrinsic reward only, scaled like every other bonus.
 """
 
@@ -23,6 +24,7 @@ from jaxtyping import PyTree
 from .._settings import Count, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import default_width
 from .features import Distillation
 
 
@@ -45,8 +47,8 @@ class RND(AbstractCuriosity):
         *,
         key: PRNGKey,
         target: Literal["mlp", "linear"] = "mlp",
-        width: Count = 32,
-        feature_size: Count = 32,
+        width: Count | None = None,
+        feature_size: Count | None = None,
         clip: Positive = 5.0,
     ) -> None:
         """Build the networks.
@@ -55,12 +57,13 @@ class RND(AbstractCuriosity):
             spec: the task's spaces.
             key: draws the parameters.
             target: the frozen network: `mlp`, or one `linear` layer.
-            width: hidden units in each layer.
-            feature_size: outputs of target and predictor.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
+            feature_size: outputs of target and predictor; None takes 32, for images 128 or 512.
             clip: bound of the normalised observation.
         """
+        width, size = width or default_width(spec), feature_size or default_width(spec)
         self.distillation = Distillation(
-            spec, size=feature_size, width=width, linear_target=target == "linear", clip=clip, key=key
+            spec, size=size, width=width, linear_target=target == "linear", clip=clip, key=key
         )
 
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:

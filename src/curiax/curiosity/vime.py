@@ -41,6 +41,8 @@ from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import Source, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
+from .encoders import default_width
+from .features import Target
 
 
 class BayesianLinear(eqx.Module):
@@ -73,6 +75,7 @@ class VIME(AbstractCuriosity):
     nonnegative: ClassVar[bool] = True
     shares_key: ClassVar[bool] = True
 
+    target: Target
     layers: tuple[BayesianLinear, ...]
     spec: Spec = eqx.field(static=True)
     step_size: float = eqx.field(static=True)
@@ -90,7 +93,7 @@ class VIME(AbstractCuriosity):
         initial_std: Positive = 0.1,
         prior_std: Positive = 0.5,
         prior_weight: NonNegative = 1 / 2048,
-        width: Count = 32,
+        width: Count | None = None,
     ) -> None:
         """Build the network.
 
@@ -102,10 +105,11 @@ class VIME(AbstractCuriosity):
             initial_std: deviation of every weight before training.
             prior_std: deviation of the weights' prior.
             prior_weight: weight of KL[q ‖ prior] in the loss of one transition.
-            width: hidden units in each layer.
+            width: hidden units in each layer; None takes 32, for images the number of their features.
         """
-        sizes = [spec.obs_size + spec.action.size, width, width, spec.obs_size]
-        rng = generator(key)
+        rng, width = generator(key), width or default_width(spec)
+        self.target = Target(spec, key=rng)
+        sizes = [self.target.size + spec.action.size, width, width, self.target.size]
         self.layers = tuple(BayesianLinear(i, o, initial_std, key=rng) for i, o in itertools.pairwise(sizes))
         self.spec, self.step_size, self.likelihood_std = spec, step_size, likelihood_std
         self.prior_std, self.prior_weight = prior_std, prior_weight
@@ -120,13 +124,13 @@ class VIME(AbstractCuriosity):
 
         The `probes` are added to the pre-activations: the gradient with respect to them is δ.
         """
-        x = join(t.obs, self.spec.action.vector(t.action))
+        x = join(self.target(t.obs), self.spec.action.vector(t.action))
         inputs = []
         for k, (layer, epsilon, probe) in enumerate(zip(self.layers, noise, probes, strict=True)):
             x = jnp.append(jax.nn.relu(x) if k else x, 1.0)
             inputs.append(x)
             x = x @ (layer.mean + layer.std * epsilon) + probe
-        error = (x - jnp.ravel(t.next_obs)) / self.likelihood_std
+        error = (x - self.target(t.next_obs)) / self.likelihood_std
         nll = 0.5 * jnp.sum(error**2) + error.size * (0.5 * LOG_2PI + float(np.log(self.likelihood_std)))
         return nll, inputs
 

@@ -1,11 +1,12 @@
 """Tasks: one file each, in two families: pure JAX (`AbstractTask`) and on the host (`AbstractHostTask`)."""
 
-from ._base import AbstractAnyTask, AbstractTask, Probe
+from ._base import AbstractAnyTask, AbstractTask, Probe, Samples
 from ._host import AbstractFleet, AbstractHostTask
 from .ant_maze import AntMaze
 from .gymnasium_task import GymnasiumTask
 from .half_cheetah import HalfCheetah
 from .mountain_car import MountainCar
+from .noisy_mnist import NoisyMNIST
 from .remote import HostRemote, NoisyRemote, RemoteSettings
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "HalfCheetah",
     "HostRemote",
     "MountainCar",
+    "NoisyMNIST",
     "NoisyRemote",
     "Probe",
     "RemoteSettings",
+    "Samples",
 ]

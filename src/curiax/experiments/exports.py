@@ -57,7 +57,7 @@ class DiscreteSaid(Exact):
     """One of so many actions."""
 
     kind: Literal["discrete"]
-    n: Annotated[int, Field(ge=2, le=1 << 24)]
+    n: Annotated[int, Field(ge=1, le=1 << 24)]
 
 
 class SpecSaid(Exact):

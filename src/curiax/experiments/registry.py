@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from .._errors import UsageError, unknown
 from ..curiosity import ICM, LBS, NGU, RIDE, RND, VIME, AbstractCuriosity, Disagreement, NoBonus, Random
-from ..envs import AbstractAnyTask, AntMaze, GymnasiumTask, HalfCheetah, MountainCar
+from ..envs import AbstractAnyTask, AntMaze, GymnasiumTask, HalfCheetah, MountainCar, NoisyMNIST
 from ..envs.gymnasium_task import find_modules_here
 
 Kind = TypeVar("Kind")
@@ -35,7 +35,7 @@ class MethodEntry:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task under a name, with its noisy remote if it has one."""
+    """A task under a name, with what it sets: its noisy remote if it has one, its own way of being trained on."""
 
     name: str
     cls: type[AbstractAnyTask]
@@ -88,6 +88,20 @@ TASKS: dict[str, TaskEntry] = {
             "ant-maze",
             AntMaze,
             "MuJoCo's Ant in a C-shaped corridor, coverage of its seven cells; needs curiax[mujoco]",
+        ),
+        TaskEntry(
+            "mnist",
+            NoisyMNIST,
+            "pictures of digits: 0 goes to some 1, 1 to any of 2..9; nothing to choose, only bonuses to compare",
+            # One gradient step for each batch of 128 fresh transitions.
+            {
+                "loop.envs": 128,
+                "loop.rollout": 4,
+                "loop.successor": "true",
+                "learner.epochs": 1,
+                "learner.minibatch_size": 128,
+                "learner.learning_rate": 1e-4,
+            },
         ),
     )
 }

@@ -14,6 +14,7 @@ import numpy as np
 from .._contract import build_method
 from .._errors import ContractError, CuriaxError, UsageError, unknown
 from .._settings import checked, defaults, signature
+from .._types import Discrete
 from .._version import __version__
 from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
@@ -183,10 +184,16 @@ def resolve(experiment: Experiment) -> Plan:
 
     of_preset = by_group(preset.settings)
     extrinsic, intrinsic = method_entry.cls.weights
-    weights: dict[str, Any] = {"extrinsic_weight": extrinsic, "intrinsic_weight": intrinsic}
-    ppo = group("ppo", of_preset.get("ppo", {}), said.get("ppo", {}))
-    learner = group("learner", of_preset.get("learner", {}), said.get("learner", {}))
-    loop = group("loop", weights, of_preset.get("loop", {}), said.get("loop", {}))
+    # Running statistics of single pixels would make a spectacle of those that hardly ever change.
+    first: dict[str, Any] = {
+        "extrinsic_weight": extrinsic,
+        "intrinsic_weight": intrinsic,
+        "normalise_obs": not task.spec.image,
+    }
+    ppo, learner, loop = (
+        group(name, first if name == "loop" else {}, *(by.get(name, {}) for by in (of_preset, named, said)))
+        for name in ("ppo", "learner", "loop")
+    )
     method_settings = {
         **defaults(method_entry.cls),
         **checked(
@@ -201,7 +208,8 @@ def resolve(experiment: Experiment) -> Plan:
     }
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
-    agent: AbstractAgent = Uniform() if method_entry.cls.agent == "uniform" else PPO(ppo)
+    no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1
+    agent: AbstractAgent = Uniform() if no_choice or method_entry.cls.agent == "uniform" else PPO(ppo)
     parts = {"ppo": asdict(ppo), "learner": asdict(learner), "loop": asdict(loop), "remote": asdict(remote)}
     parts |= {"method": method_settings, "task": {**defaults(task_entry.cls), **task_settings}}
     flat = {

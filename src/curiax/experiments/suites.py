@@ -117,6 +117,19 @@ ICM_CHOICES = picked("icm", "icm, gradient of both losses", "icm, inverse model 
 RND_CHOICES = picked("rnd", "rnd, linear target", "rnd, 8 features")
 VIME_CHOICES = picked("vime", "vime, likelihood 1, initial 0.5")
 
+#: What the paper does not say of its MNIST task: β, the learning rate, what is reconstructed.
+MNIST_CHOICES = (
+    *(choice(f"lbs, beta {beta:g}", "lbs", beta=beta) for beta in (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)),
+    *(
+        ablation(f"lbs, learning rate {rate:g}", "paper-code", method__beta=2.0, learner__learning_rate=rate)
+        for rate in (1e-3, 3e-4)
+    ),
+    choice("lbs, pixels", "lbs", beta=2.0, target="pixels"),
+    choice("disagreement", "disagreement"),
+    choice("icm", "icm"),
+    choice("rnd", "rnd"),
+)
+
 SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -169,6 +182,21 @@ SUITES: dict[str, Suite] = {
             "and Ant Maze",
             (PLAIN, FROZEN, EVOLVING, HALF_CHEETAH, ANT_MAZE),
             plainly("lbs", "ride", "ride-no-count", "ngu", "ngu-no-count"),
+        ),
+        Suite(
+            "mnist",
+            "Noisy MNIST",
+            "LBS, Disagreement, ICM and RND on pictures of digits: is the unpredictable transition paid more?",
+            (MNIST,),
+            plainly("lbs", "disagreement", "icm", "rnd"),
+        ),
+        Suite(
+            "mnist-choices",
+            "Choices the paper leaves open, on Noisy MNIST",
+            "LBS with other β, learning rates and targets on pictures of digits, beside Disagreement, ICM and RND",
+            (MNIST,),
+            MNIST_CHOICES,
+            reference="",
         ),
         Suite(
             "lbs-ablation",

@@ -12,6 +12,7 @@ GYMNASIUM_IDS = {
     "curiax/MountainCarEvolving-v0": "mountain-car-evolving",
     "curiax/HalfCheetahSparse-v0": "half-cheetah",
     "curiax/AntMaze-v0": "ant-maze",
+    "curiax/NoisyMNIST-v0": "mnist",
 }
 
 

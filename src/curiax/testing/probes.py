@@ -31,12 +31,12 @@ class ProbeTask(AbstractTask):
 
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
-    kind: str = eqx.field(static=True)
+    variant: str = eqx.field(static=True)
 
     def __init__(self, *, kind: str = "constant", discrete: bool = False) -> None:
         action = Discrete(2) if discrete else Box((-1.0,), (1.0,))
         self.spec = Spec((2,), action, 5 if kind == "endless" else 2)
-        self.grids, self.kind = (), kind
+        self.grids, self.variant = (), kind
 
     def reset(self, *, key: PRNGKey) -> Probe:
         return Probe(jnp.where(jax.random.bernoulli(key), 1.0, -1.0), jnp.zeros((), jnp.int32))
@@ -52,8 +52,8 @@ class ProbeTask(AbstractTask):
             "action": direction,
             "match": direction * state.sign,
             "endless": jnp.ones(()),
-        }[self.kind]
-        ends = {"delayed": last, "endless": jnp.zeros((), bool)}.get(self.kind, jnp.ones((), bool))
+        }[self.variant]
+        ends = {"delayed": last, "endless": jnp.zeros((), bool)}.get(self.variant, jnp.ones((), bool))
         return Probe(state.sign, state.time + 1), reward, ends
 
     def observe(self, state: Probe) -> Float[Array, " 2"]:

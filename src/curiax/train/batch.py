@@ -17,7 +17,7 @@ from .._stats import Moments
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractHostTask
-from .loop import Metrics, Setup, Stream, TrainState, example_steps, first_worlds, iterate
+from .loop import Metrics, Setup, Stream, TrainState, calibrated, collect, example_steps, first_worlds, iterate
 
 Arrays = Any
 
@@ -26,7 +26,8 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
     """The state of every seed before training, stacked along a leading axis `S`.
 
     Each seed's state depends on nothing but its own number, so adding a seed leaves the others' unchanged.
-    Networks are drawn on the host, seed by seed; everything else is one small program.
+    Networks are drawn on the host, seed by seed; everything else is one small program. A model that measures something
+    once, before training, does so here; on the host it waits for the first rollout.
     """
     hosted = isinstance(setup.task, AbstractHostTask)
     spec, numbers = setup.task.spec, jnp.asarray(np.asarray(seeds, np.uint32))
@@ -54,7 +55,12 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
 
     agent_keys, model_keys = initial_keys(numbers)
     networks = stack([setup.agent.build(spec, key=key) for key in agent_keys])
-    return begin(numbers, networks, stack([build_model(key) for key in model_keys]))
+    models = [build_model(key) for key in model_keys]
+    states = begin(numbers, networks, stack(models))
+    if hosted or not models[0].calibrates:
+        return states
+    # A rollout of the untrained agent, of which nothing else is kept.
+    return eqx.filter_jit(eqx.filter_vmap(lambda state: calibrated(state, collect(setup, state)[2])))(states)
 
 
 def stack(trees: Sequence[Any]) -> Any:

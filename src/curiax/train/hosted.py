@@ -25,7 +25,7 @@ from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
 from ..envs._host import require_like
 from .batch import first_states, host_copies, refilled
-from .loop import Metrics, Setup, Stream, TrainState, Unsound, learn, stream_keys
+from .loop import Metrics, Setup, Stream, TrainState, Unsound, calibrated, learn, stream_keys
 from .moments import HostMoments
 
 HostMetrics = dict[str, np.ndarray]
@@ -153,10 +153,14 @@ class Lane:
             state, metrics = learn(setup, eqx.combine(arrays, static), *one_rollout(columns))
             return eqx.filter(state, eqx.is_array), metrics
 
+        def calibrate(arrays: Any, columns: Sequence[Array]) -> Any:
+            return eqx.filter(calibrated(eqx.combine(arrays, static), one_rollout(columns)[0]), eqx.is_array)
+
         # As in `batch.compile_chunk`: a higher level only lengthens compilation.
         options: Any = {"xla_backend_optimization_level": 2} if self.device.platform == "cpu" else None
         example = self.tape.sent(self.fleet, self.device)
         self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
+        self._calibrate = jax.jit(jax.vmap(calibrate, in_axes=(0, 1)))
         learning = jax.jit(jax.vmap(step, in_axes=(0, 1)), donate_argnums=0)
         self._learn = learning.lower(self.arrays, example).compile(compiler_options=options)
 
@@ -195,7 +199,10 @@ class Lane:
                 raise type(error)(f"{whose}: {error}") from error
             hint = "If they are your own, `curiax check` may find out why."
             raise SimulatorError(f"{whose}: {type(error).__name__}: {error}. {hint}") from error
-        self.arrays, metrics = self._learn(self.arrays, self.tape.sent(self.fleet, self.device))
+        columns = self.tape.sent(self.fleet, self.device)
+        if self.now == self.setup.loop.rollout and self.train_state.curiosity.calibrates:
+            self.arrays = self._calibrate(self.arrays, columns)
+        self.arrays, metrics = self._learn(self.arrays, columns)
         return {name: np.asarray(value) for name, value in metrics.items()}
 
     def collect(self, actor: Callable[[int, np.ndarray, np.ndarray], None], draws: Draws) -> None:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from .._settings import Count, Positive
 from .._sound import LIMIT, all_within, first, unsound
-from .._stats import Moments
+from .._stats import Moments, valid_mean
 from .._tree import flatten
 from .._types import PRNGKey, Rollout, Transition
 from ..agents import AbstractAgent
@@ -282,6 +282,7 @@ def learn(
     metrics = {
         **coverage,
         **noise_shares(setup.task, rollout, raw),
+        **kind_ratio(setup.task, rollout, raw, seen.valid),
         **bonus_metrics(rollout, raw, bonus, learner_state),
         **{f"policy/{name}": value for name, value in policy_report.items()},
         **{f"model/{name}": value for name, value in {**model_report, **terms}.items()},
@@ -330,6 +331,7 @@ def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     after, metrics = learn(setup, state, rollout, wrong)
     # The model that paid for this rollout, not the one that has since been trained on it.
     maps = probe_maps(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
+    maps |= sample_bonus(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
     return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), {**metrics, **maps}
 
 
@@ -367,6 +369,44 @@ def noise_shares(task: AbstractAnyTask, rollout: Rollout, raw: Float[Array, "T N
         "noise/steps": jnp.mean(drew),
         "noise/bonus": jnp.where(total != 0, jnp.sum(jnp.where(drew, raw, 0.0)) / total, 0.0),
     }
+
+
+def kind_ratio(task: AbstractAnyTask, rollout: Rollout, raw: Float[Array, "T N"], valid: Bool[Array, "T N"]) -> Metrics:
+    """The mean raw bonus of each of the two kinds of transitions that a task compares, and the first over the second.
+
+    The ratio is 1 where there is nothing to divide by.
+    """
+    if task.compared is None:
+        return {}
+    kind = jax.vmap(jax.vmap(task.kind))(rollout.points)
+    first, second = (valid_mean(raw, valid & (kind == which)) for which in (0, 1))
+    ratio = jnp.where(second != 0, first / jnp.where(second != 0, second, 1.0), 1.0)
+    return {"ratio/bonus": ratio, "ratio/first": first, "ratio/second": second}
+
+
+def sample_bonus(setup: Setup, model: AbstractCuriosity, stats: Moments, *, key: PRNGKey) -> Metrics:
+    """What a model would pay for each of the task's sample transitions; nothing for one with an episodic memory."""
+    task = setup.task
+    assert isinstance(task, AbstractTask)
+    samples = task.samples()
+    if samples is None or start_memory(model, 1) is not None:
+        return {}
+    # Each is a rollout's time step of one environment.
+    obs, next_obs = (
+        setup.normalise(stats, jax.vmap(task.observe)(states))[:, None]
+        for states in (samples.states, samples.next_states)
+    )
+    lead = obs.shape[:2]
+    action, no = samples.actions[:, None], jnp.zeros(lead, bool)
+    bonus = score(model, None, Transition(obs, action, next_obs, jnp.zeros(lead), no, no, ~no), key=key)[1]
+    return {"samples/bonus": bonus[:, 0]}
+
+
+def calibrated(state: TrainState, rollout: Rollout) -> TrainState:
+    """The state with a model that has measured what it measures once: on what the steps of a rollout led to."""
+    obs = rollout.step.next_obs
+    model = state.curiosity.calibrated(obs.reshape((-1, *obs.shape[2:])))
+    return eqx.tree_at(lambda s: s.curiosity, state, model)
 
 
 def probe_maps(setup: Setup, model: AbstractCuriosity, stats: Moments, *, key: PRNGKey) -> Metrics:
