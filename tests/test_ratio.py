@@ -14,6 +14,7 @@ from PIL import Image
 from synthetic import KINDS, SAMPLES, compared_manifest, compared_metrics, manifest, metrics
 
 from curiax.cli._tables import print_content
+from curiax.envs import NoisyMNIST
 from curiax.experiments.progress import headline
 from curiax.experiments.published import DESCRIBED, RATIO
 from curiax.experiments.registry import TASKS
@@ -198,10 +199,10 @@ def test_samples_are_shaded_by_what_the_second_kind_is_paid() -> None:
 def test_the_gallery_shows_the_tasks_own_pictures() -> None:
     (gallery,) = content(papers()).galleries
     assert (gallery.kinds, gallery.first, len(gallery.samples)) == (KINDS, SAMPLES // 2, SAMPLES)
-    task = TASKS[MNIST].cls()
-    found = task.samples()  # pyright: ignore[reportAttributeAccessIssue]
+    task = NoisyMNIST()
+    found = task.samples()
     shown = np.stack([np.asarray(Image.open(io.BytesIO(base64.b64decode(s.after[22:])))) for s in gallery.samples])
-    expected = [np.asarray(task.observe(jax_at(found.next_states, k)))[..., 0] for k in range(SAMPLES)]  # pyright: ignore
+    expected = [np.asarray(task.observe(jax_at(found.next_states, k)))[..., 0] for k in range(SAMPLES)]
     np.testing.assert_allclose(shown / 255, expected, atol=0.002)
 
 
@@ -237,10 +238,6 @@ def test_publishing_leaves_every_file_and_no_word_of_coverage(
     told = capsys.readouterr().out
     assert "coverage" not in told.lower()
     assert "near 1" in told
-    again = publish(papers(), HEADING, tmp_path / "again")
-    assert (tmp_path / "again" / "report.html").read_text() == text
-    for file in again.files:
-        assert file.read_bytes() == (tmp_path / "out" / file.relative_to(tmp_path / "again")).read_bytes(), file.name
 
 
 def test_a_page_may_hold_both_kinds_of_tasks() -> None:

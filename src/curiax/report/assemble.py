@@ -415,7 +415,7 @@ def ratio_statistics_table(records: Sequence[Record], task: str, reference: str)
         cells = [
             Cell(record.label),
             Cell(bracketed(statistics.iqm(final), statistics.interval(final, "iqm"), 2)),
-            Cell(bracketed(float(far.mean()), statistics.interval(far), 2)),
+            Cell(bracketed(float(far.mean()), ratio.interval(far), 2)),
         ]
         lines.append((*cells, *([Cell(closer)] if base else [])))
     header = ("", "IQM of the ratio", "distance from 1", *([f"P(closer to 1 than {reference})"] if base else []))

@@ -420,7 +420,7 @@ def by_interval(comparison: Comparison, found: Mapping[tuple[str, str], Record])
     (side,), mark = comparison.sides, comparison.right
     assert isinstance(mark, Mark)
     final = ratio.in_the_end(found[side.label, side.task])
-    limits = statistics.interval(final)
+    limits = ratio.interval(final)
     place = ratio.place(limits)
     shown = place == ("near 1" if comparison.claim == "near" else "above")
     # An interval that reaches up to the border from below is against "above" as one inside is.

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ..experiments.published import RATIO
+from . import statistics
 from .record import Record
 
 #: The ratios that count as near 1: at most a quarter more for one kind than for the other.
@@ -45,6 +46,12 @@ def distance(ratios: np.ndarray) -> np.ndarray:
     """|ln ratio|, which is infinite for what is no positive number."""
     logs = np.log(ratios, out=np.full(ratios.shape, np.inf), where=ratios > 0)
     return np.abs(logs)
+
+
+def interval(values: np.ndarray) -> tuple[float, float] | None:
+    """Of the mean over seeds, 95 %; cut to what is possible, which is nothing below 0 where no run is."""
+    limits = statistics.interval(values)
+    return limits if limits is None or values.min() < 0 else (max(limits[0], 0.0), limits[1])
 
 
 def place(interval: tuple[float, float] | None) -> Place:

@@ -136,7 +136,7 @@ def ratio_rows(record: Record, suite: str) -> list[Row]:
 
 def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Row:
     """A value of each seed; the verdict on a ratio is where its interval lies."""
-    limits = statistics.interval(values)
+    limits = ratio.interval(values)
     middle = statistics.interval(values, "iqm") or (None, None)
     said = described(record.task, record.published_as, metric)
     return Row(
