@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from .experiments.options import RunOptions
     from .experiments.run import RunResult, run
     from .experiments.spec import Experiment, resolve
+    from .integrations.bonus import Bonus
+    from .integrations.vector import CuriousVectorEnv
     from .train.loop import LoopSettings
     from .trained import Trained, export, load
 
@@ -52,6 +54,8 @@ _HOMES = {
     "experiments.options": "RunOptions",
     "experiments.run": "RunResult run",
     "experiments.spec": "Experiment resolve",
+    "integrations.bonus": "Bonus",
+    "integrations.vector": "CuriousVectorEnv",
     "train.loop": "LoopSettings",
     "trained": "Trained export load",
 }
@@ -73,11 +77,13 @@ __all__ = [
     "AbstractHostTask",
     "AbstractTask",
     "Axis",
+    "Bonus",
     "Box",
     "BusyError",
     "CheckpointError",
     "ContractError",
     "CuriaxError",
+    "CuriousVectorEnv",
     "Discrete",
     "Experiment",
     "Frozen",

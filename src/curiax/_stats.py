@@ -72,8 +72,9 @@ class ReturnScale(eqx.Module):
         discount: float,
         clip: float,
         order: Literal["before", "after"],
+        rows: Bool[Array, " T"] | None = None,
     ) -> tuple[ReturnScale, Float[Array, "T N"]]:
-        """Clip, update the statistics, divide.
+        """Clip, update the statistics, divide; `rows` names the time steps that are there, None for all.
 
         `order="before"` clips the raw bonus to `clip` deviations as they were, before both the update and
         the division (the released code); `"after"` clips the scaled bonus (the paper's sentence).
@@ -81,12 +82,15 @@ class ReturnScale(eqx.Module):
         if order == "before":
             bonus = jnp.clip(bonus, -clip * self.deviation, clip * self.deviation)
 
-        def add(total: Array, r: Array) -> tuple[Array, Array]:
-            total = discount * total + r
+        def add(total: Array, now: tuple[Array, Array | None]) -> tuple[Array, Array]:
+            r, there = now
+            after = discount * total + r
+            total = after if there is None else jnp.where(there, after, total)
             return total, total
 
-        total, totals = jax.lax.scan(add, self.total, bonus, unroll=8)
-        moments = self.moments.merge(totals.reshape(-1))
+        total, totals = jax.lax.scan(add, self.total, (bonus, rows), unroll=8)
+        where = None if rows is None else jnp.repeat(rows, bonus.shape[1])
+        moments = self.moments.merge(totals.reshape(-1), where)
         scaled = bonus / jnp.sqrt(moments.var + 1e-8)
         if order == "after":
             scaled = jnp.clip(scaled, -clip, clip)

@@ -229,7 +229,7 @@ def tensors_of(folder: Path, about: About, manifest: Mapping[str, Any] | None) -
     return arrays
 
 
-def unpacked(file: Path, data: bytes) -> dict[str, np.ndarray]:
+def unpacked(file: Path, data: bytes, remedy: str = REMEDY) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, whose header the library holds against its size."""
     import safetensors
     import safetensors.numpy
@@ -237,7 +237,7 @@ def unpacked(file: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
         return safetensors.numpy.load(data)
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
-        raise damaged(file, str(error)[:200] or type(error).__name__, REMEDY) from None
+        raise damaged(file, str(error)[:200] or type(error).__name__, remedy) from None
 
 
 def refuse_other_names(

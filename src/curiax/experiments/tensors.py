@@ -31,21 +31,21 @@ def tensors(tree: Any) -> dict[str, np.ndarray]:
     }
 
 
-def filled(file: Path, skeleton: Tree, arrays: Mapping[str, np.ndarray]) -> Tree:
+def filled(file: Path, skeleton: Tree, arrays: Mapping[str, np.ndarray], remedy: str = REMEDY) -> Tree:
     """The skeleton with these arrays in it, each of the shape and type that it has there."""
     expected = tensors(skeleton)
     for name in sorted({*expected, *arrays}):
         if name not in arrays:
-            raise damaged(file, f"{name} is missing", REMEDY)
+            raise damaged(file, f"{name} is missing", remedy)
         if name not in expected:
-            raise damaged(file, f"{name} has no place in the networks of this experiment", REMEDY)
+            raise damaged(file, f"{name} has no place in the networks of this experiment", remedy)
         wanted, array = expected[name], arrays[name]
         if (wanted.shape, wanted.dtype) != (array.shape, array.dtype):
             there = f"{wanted.dtype}{list(wanted.shape)}"
-            raise damaged(file, f"{name} is {array.dtype}{list(array.shape)}, the experiment's is {there}", REMEDY)
+            raise damaged(file, f"{name} is {array.dtype}{list(array.shape)}, the experiment's is {there}", remedy)
         # A constant of a method may be infinite on purpose; what was finite at first must be finite still.
         if not np.all(np.isfinite(array) | ~np.isfinite(wanted)):
-            raise damaged(file, f"{name} holds NaN or infinity", REMEDY)
+            raise damaged(file, f"{name} holds NaN or infinity", remedy)
 
     def put(path: Any, leaf: Any) -> Any:
         name = name_of(path)

@@ -1,0 +1,441 @@
+"""`curiax.Bonus`: a curiosity bonus beside somebody else's agent, NumPy in and NumPy out.
+
+It holds everything that a method needs to pay and to learn, and nothing of the environment: it never steps one, and
+it learns only from the transitions that it was asked about. The object is a handle; its `state` is an immutable tree,
+and every call either replaces it whole or leaves it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._contract import build_method, check_method_shapes
+from .._errors import NonFiniteError, UsageError
+from .._settings import checked, defaults
+from .._sound import COMPUTED, LIMIT
+from .._stats import Moments
+from .._types import Box, Spec, Transition
+from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
+from ..experiments.paying import MOST_MEMORY
+from ..experiments.registry import find_method
+from ..experiments.spec import plain
+from . import spaces
+from .bonus_programs import BonusState, Frame, Steps, cut, programs, replace_memory, rounded
+from .spaces import Actions, Observations
+
+
+class Asked(NamedTuple):
+    """The last question and its answer."""
+
+    steps: Steps
+    paid: np.ndarray
+
+
+class Bonus:
+    """A curiosity bonus for any agent.
+
+        bonus = curiax.Bonus("lbs", envs.single_observation_space, envs.single_action_space, num_envs=8)
+        reward += 0.01 * bonus.reward(obs, action, next_obs, terminated, truncated)    # every step, or a rollout
+        bonus.update()                                                                 # where the agent learns
+
+    `next_obs` is what the step led to: at an episode's end its last observation, not the first of the next
+    (`curiax.CuriousVectorEnv` and the Stable-Baselines3 wrapper see to that).
+
+    Args:
+        method: a name from `curiax list`, `module:Class`, or a subclass of `AbstractCuriosity`.
+        observation_space: of one environment: Box, Discrete, MultiDiscrete or MultiBinary. Boxes of bytes with two or
+            three axes, and bounded boxes with three, are images; all other boxes are vectors.
+        action_space: of one environment: Box, Discrete, MultiDiscrete or MultiBinary.
+        num_envs: environments stepped side by side.
+        seed: what the networks and all else that is random are drawn from.
+        learner: how the model is trained and its bonus scaled, as `curiax.LearnerSettings` or a mapping of its fields;
+            with `scale` False the bonus is paid raw.
+        normalise_obs: standardise vector observations by the statistics of those seen, and clip them to ±10. They, like
+            the scale of the bonus, change in `update` and `calibrate` only.
+        horizon: time limit of an episode in steps, where there is one: methods with an episodic memory make it so long.
+        waiting: how many transitions are kept for the next `update`; beyond it the oldest go, with a warning.
+        settings: settings of the method, as `beta=2.0`.
+    """
+
+    def __init__(
+        self,
+        method: str | type[AbstractCuriosity],
+        observation_space: Any,
+        action_space: Any,
+        *,
+        num_envs: int,
+        seed: int = 0,
+        learner: LearnerSettings | Mapping[str, Any] | None = None,
+        normalise_obs: bool = True,
+        horizon: int | None = None,
+        waiting: int = 65_536,
+        **settings: Any,
+    ) -> None:
+        entry = find_method(method)
+        self._entry, self.method = entry, entry.name
+        self.observation_space, self.action_space = observation_space, action_space
+        self._observations, self._actions = Observations.of(observation_space), Actions.of(action_space)
+        self.num_envs, self.waiting = count("num_envs", num_envs), count("waiting", waiting)
+        self.seed = count("seed", seed, least=0, most=2**32 - 1)
+        if not isinstance(normalise_obs, bool | np.bool_):
+            raise UsageError(f"normalise_obs = {normalise_obs!r}: must be True or False.")
+        self.horizon = None if horizon is None else count("horizon", horizon)
+        self.learner = learner_of(learner)
+        # An image's pixels are scaled by their bounds; it is features of it that are standardised.
+        self.normalise_obs = bool(normalise_obs) and self._observations.kind != "image"
+        self.spec = Spec(self._observations.shape, self._actions.known, self.horizon)
+        given = {name.removeprefix("method."): value for name, value in entry.settings.items()}
+        self.settings = {**defaults(entry.cls), **checked(entry.cls, {**given, **settings}, f"method {entry.name!r}")}
+        self._root = jax.random.key(np.uint32(self.seed))
+        model = build_method(entry.cls, self.spec, jax.random.fold_in(self._root, 0), entry.name, **self.settings)
+        self._refuse_memories(model)
+        check_method_shapes(model, self.spec, entry.name)
+        learning = Learner(self.learner)
+        self._state = BonusState(
+            model,
+            learning.start(model, self._example()),
+            Moments.start(self.spec.obs_shape if self.normalise_obs else ()),
+            jnp.zeros((), bool),
+            jnp.zeros((), jnp.int32),
+        )
+        arrays, static = eqx.partition(self._state, eqx.is_array)
+        structure = (jax.tree.structure(arrays), str(jax.tree.leaves(static)))
+        both = json.dumps([spaces.said(observation_space), spaces.said(action_space)])
+        self._frame = Frame(both, structure, learning, self.normalise_obs, self._observations, self._actions, static)
+        self._waiting: list[tuple[Steps, np.ndarray]] = []
+        self._asked: Asked | None = None
+        self._key: tuple[int, Any] | None = None
+        self._dropped = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<Bonus {self.method!r} of {self.num_envs} environments, {int(self._state.updates)} updates, "
+            f"{self.seen} transitions waiting>"
+        )
+
+    @property
+    def state(self) -> BonusState:
+        """Everything that was learnt and is remembered; assign it to go back. Transitions that wait are not in it."""
+        return self._state
+
+    @state.setter
+    def state(self, value: BonusState) -> None:
+        mine, theirs = (eqx.filter(x, eqx.is_array) for x in (self._state, value))
+        same = jax.tree.structure(mine) == jax.tree.structure(theirs)
+        if not same or any(
+            (a.shape, a.dtype) != (b.shape, b.dtype)
+            for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True)
+        ):
+            raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
+        self._state, self._asked = value, None
+
+    @property
+    def updates(self) -> int:
+        """How often `update` has trained."""
+        return int(self._state.updates)
+
+    @property
+    def seen(self) -> int:
+        """Transitions that wait for the next `update`."""
+        return self.num_envs * sum(steps.length for steps, _ in self._waiting)
+
+    def about(self) -> dict[str, Any]:
+        """What was asked for, as plain data: with it and `state` an equal Bonus can be made."""
+        # A function as a setting cannot be written down; whoever reads takes the method's default.
+        plainly = {name: plain(name, value) for name, value in self.settings.items() if not callable(value)}
+        return {
+            "method": self.method,
+            "settings": plainly,
+            "observation_space": spaces.said(self.observation_space),
+            "action_space": spaces.said(self.action_space),
+            "num_envs": self.num_envs,
+            "seed": self.seed,
+            "learner": asdict(self.learner),
+            "normalise_obs": self.normalise_obs,
+            "horizon": self.horizon,
+            "waiting": self.waiting,
+        }
+
+    def reward(
+        self,
+        obs: Any,
+        action: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        *,
+        valid: Any = None,
+        record: bool = True,
+    ) -> np.ndarray:
+        """The bonus of one step of all environments `[N]`, or of a rollout `[T, N]`; float32 of the same leading axes.
+
+        Nothing is trained. The transitions are kept for `update`, and methods with an episodic memory remember them.
+        Asked the same again, it answers the same and counts it once. Only where the second question could as well be
+        the next step (every episode had ended or stands still) it is taken for that.
+
+        Args:
+            obs: observations that were acted on, as the environment gives them.
+            action: actions as the environment carried them out.
+            next_obs: what the steps led to.
+            terminated, truncated: whether the episode ended with the step.
+            valid: False for steps that are none, as the extra step of a vector environment that resets itself in the
+                next one: they earn 0 and teach nothing. None: all are.
+            record: False only asks: nothing is kept or remembered.
+        """
+        if not isinstance(record, bool | np.bool_):
+            raise UsageError(f"record = {record!r}: must be True or False.")
+        steps, lead = self._read(obs, action, next_obs, terminated, truncated, valid)
+        last = self._asked
+        if last is not None and last.steps.same(steps) and not last.steps.goes_on(steps):
+            return last.paid.reshape(lead).copy()
+        memory, raw, paid = self._pay(steps)
+        if record:
+            if memory is not None:
+                self._state = replace_memory(self._state, memory)
+            self._asked = Asked(steps, paid)
+            self._keep(steps, raw)
+        return paid.reshape(lead).copy()
+
+    def update(self) -> dict[str, float]:
+        """Train on everything seen since the last update; what the method reports of it, as its loss.
+
+        With nothing to train on it does nothing and returns an empty dictionary.
+        """
+        if not self._waiting:
+            return {}
+        parts, raws = zip(*self._waiting, strict=True)
+        joined = Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        length = rounded(joined.length)
+        raw = np.concatenate(raws)
+        padded = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
+        _, train, _ = programs(self._frame)
+        arrays = eqx.filter(self._state, eqx.is_array)
+        after, report = train(arrays, self._root, joined.long(length), padded, np.int32(joined.length))
+        told = {name: float(value) for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
+        if not all(np.isfinite(x).all() for x in jax.tree.leaves(after) if jnp.issubdtype(x.dtype, jnp.inexact)):
+            raise NonFiniteError(
+                f"update: training {self.method!r} gave {COMPUTED}; nothing was changed. Lower learner.learning_rate, "
+                "or set learner.max_gradient_norm; discard() drops the transitions that wait."
+            )
+        self._state = eqx.combine(after, self._frame.static)
+        self.discard()
+        return told
+
+    def discard(self) -> None:
+        """Drop the transitions that wait for the next update."""
+        self._waiting, self._asked = [], None
+
+    def calibrate(self, obs: Any) -> None:
+        """Let the statistics of observations start with these, before the first bonus is paid.
+
+        Without it they start with what is seen until the first update, and the bonuses until then are paid for
+        observations as they come.
+
+        Args:
+            obs: observations `[N, ...]` or `[T, N, ...]` of this or another number of environments, as of some random
+                steps.
+        """
+        array = spaces.array_of("obs", obs)
+        shape = self.observation_space.shape or ()
+        lead = array.shape[: max(0, array.ndim - len(shape))]
+        if array.shape[len(lead) :] != shape or not 1 <= len(lead) <= 2 or 0 in lead:
+            raise UsageError(
+                f"obs: shape {list(array.shape)}; expected [B{''.join(f', {n}' for n in shape)}], elements of "
+                f"{self.observation_space}."
+            )
+        flat = array.reshape(-1, *shape)
+        kept = self._observations.read("obs", flat, np.ones(len(flat), bool))
+        length = rounded(len(kept))
+        _, _, calibrate = programs(self._frame)
+        index, where = np.arange(length) % len(kept), np.arange(length) < len(kept)
+        after = calibrate(eqx.filter(self._state, eqx.is_array), kept[index], where)
+        self._state, self._asked = eqx.combine(after, self._frame.static), None
+
+    def forget(self, which: Any = None) -> None:
+        """Say that the episodes of these environments were broken off: by default those of all.
+
+        What the episode's end would have cut from a memory is cut.
+
+        Args:
+            which: True for each environment that was reset; None is all.
+        """
+        mask = np.ones(self.num_envs, bool) if which is None else spaces.flags("which", which, (self.num_envs,))
+        self._asked = None
+        memory = self._state.learner.memory
+        if memory is None or not mask.any():
+            return
+        self._state = replace_memory(self._state, cut(self._state.model, memory, mask))
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
+        from . import bonus_file
+
+        bonus_file.write(Path(path), self)
+
+    def restore(self, path: str | Path) -> None:
+        """Put what `save` wrote into this Bonus, which must be of the same method, spaces and settings."""
+        from . import bonus_file
+
+        bonus_file.restore(Path(path), self)
+
+    @staticmethod
+    def load(path: str | Path, *, method: str | type[AbstractCuriosity] | None = None) -> Bonus:
+        """The Bonus that `save` wrote.
+
+        Args:
+            path: the file.
+            method: for a method of your own, its class or `module:Class`: the file only names it, and no code is
+                imported because a file says so.
+        """
+        from . import bonus_file
+
+        return bonus_file.read(Path(path), method)
+
+    def waiting_steps(self, *, example: bool = False) -> dict[str, np.ndarray]:
+        """The transitions that wait, by name, `[T, N, ...]`, and their raw bonus; as an `example`, one of zeros."""
+        if example:
+            shape = self.observation_space.shape or ()
+            obs = np.zeros((1, self.num_envs, *shape), self.observation_space.dtype)
+            no = np.zeros((1, self.num_envs), bool)
+            kept = self._observations.read("obs", obs, no)
+            action = np.zeros((1, self.num_envs, *(self.action_space.shape or ())), self.action_space.dtype)
+            taken = self._actions.read("action", action, no)
+            parts = [(Steps(kept, taken, kept, no, no, no), np.zeros((1, self.num_envs), np.float32))]
+        else:
+            parts = self._waiting
+        if not parts:
+            return {}
+        steps = zip(*(steps for steps, _ in parts), strict=True)
+        named = dict(zip(Steps._fields, map(np.concatenate, steps), strict=True))
+        return {**named, "raw": np.concatenate([raw for _, raw in parts])}
+
+    def put(self, state: BonusState, waiting: Mapping[str, np.ndarray]) -> None:
+        """Take a state and transitions that wait, as `state` and `waiting_steps` give them."""
+        self.state = state
+        self._waiting = [(Steps(*(waiting[name] for name in Steps._fields)), waiting["raw"])] if waiting else []
+
+    def _refuse_memories(self, model: AbstractCuriosity) -> None:
+        """Refuse memories that no machine holds, before they are made."""
+        leaves = jax.tree.leaves(eqx.filter_eval_shape(model.memory))
+        size = sum(math.prod(leaf.shape) for leaf in leaves if hasattr(leaf, "shape"))
+        if size * self.num_envs > MOST_MEMORY:
+            raise UsageError(
+                f"method {self.method!r} would remember {size:,} numbers for each of {self.num_envs} environments: "
+                "lower horizon, its capacity, or the number of environments."
+            )
+
+    def _example(self) -> Transition:
+        """A transition of each environment, all zeros."""
+        lead, spec = (1, self.num_envs), self.spec
+        kind = jnp.float32 if isinstance(spec.action, Box) else jnp.int32
+        obs, no = jnp.zeros((*lead, *spec.obs_shape)), jnp.zeros(lead, bool)
+        return Transition(obs, jnp.zeros((*lead, *spec.action.shape), kind), obs, jnp.zeros(lead), no, no, no)
+
+    def _read(
+        self, obs: Any, action: Any, next_obs: Any, terminated: Any, truncated: Any, valid: Any
+    ) -> tuple[Steps, tuple[int, ...]]:
+        """The arguments, all checked before any is used, and their leading axes."""
+        seen = spaces.steps_of("obs", obs, self.observation_space, self.num_envs)
+        lead = seen.shape[: seen.ndim - len(self.observation_space.shape or ())]
+        parts = {"next_obs": (next_obs, self.observation_space), "action": (action, self.action_space)}
+        read = {name: spaces.steps_of(name, value, space, self.num_envs) for name, (value, space) in parts.items()}
+        for name, array in read.items():
+            if array.shape[: array.ndim - len(parts[name][1].shape or ())] != lead:
+                raise UsageError(f"{name}: shape {list(array.shape)} does not fit obs of shape {list(seen.shape)}.")
+        ends = [
+            spaces.flags(name, value, lead) for name, value in (("terminated", terminated), ("truncated", truncated))
+        ]
+        there = np.ones(lead, bool) if valid is None else spaces.flags("valid", valid, lead)
+        steps = Steps(
+            self._observations.read("obs", seen, there),
+            self._actions.read("action", read["action"], there),
+            self._observations.read("next_obs", read["next_obs"], there),
+            ends[0],
+            ends[1],
+            there,
+        )
+        axes = (1,) * (2 - len(lead))
+        # Copies: environments are free to write the next step into the same memory.
+        return Steps(*(np.array(part).reshape(*axes, *part.shape) for part in steps)), lead
+
+    def _pay(self, steps: Steps) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Memories after the steps, the raw bonus and the paid one; nothing is changed."""
+        pay, _, _ = programs(self._frame)
+        state, length = self._state, rounded(steps.length)
+        padded = steps.long(length)
+        if length > steps.length:
+            there = np.arange(length)[:, None] < steps.length
+            padded = padded._replace(
+                valid=padded.valid & there, terminated=padded.terminated & there, truncated=padded.truncated & there
+            )
+        model = eqx.filter(state.model, eqx.is_array)
+        key = self._bonus_key()
+        memory, raw, paid = pay(model, state.learner.memory, state.learner.scale.moments, state.obs_stats, key, padded)
+        raw, paid = np.asarray(raw)[: steps.length], np.asarray(paid)[: steps.length]
+        if not (np.abs(raw) < LIMIT).all():
+            raise NonFiniteError(
+                f"reward: {self.method!r} gave {COMPUTED} (at {spaces.place(~(np.abs(raw) < LIMIT), 2)}); nothing was "
+                "changed. Calibrate with typical observations, or lower learner.learning_rate."
+            )
+        return memory, raw, paid
+
+    def _bonus_key(self) -> Any:
+        """The key of all questions until the next update: the same question has the same answer."""
+        updates = self.updates
+        if self._key is None or self._key[0] != updates:
+            self._key = updates, jax.random.fold_in(jax.random.fold_in(self._root, updates), 0)
+        return self._key[1]
+
+    def _keep(self, steps: Steps, raw: np.ndarray) -> None:
+        """Put transitions aside for the next update, the oldest dropped where there are too many."""
+        self._waiting.append((steps, raw))
+        excess = self.seen - self.waiting
+        if excess <= 0:
+            return
+        if not self._dropped:
+            self._dropped = True
+            warnings.warn(
+                f"more than waiting={self.waiting:,} transitions wait for update(): the oldest are dropped. Call "
+                "update() more often, or make the Bonus with a larger waiting.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        rows = -(-excess // self.num_envs)
+        while rows and self._waiting:
+            first, first_raw = self._waiting[0]
+            gone = min(rows, first.length)
+            rows -= gone
+            self._waiting[:1] = [(Steps(*(x[gone:] for x in first)), first_raw[gone:])] if gone < first.length else []
+
+
+def count(name: str, value: Any, *, least: int = 1, most: int = 2**31 - 1) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise UsageError(f"{name} = {value!r}: must be a whole number from {least} to {most}.")
+    return int(value)
+
+
+def learner_of(given: LearnerSettings | Mapping[str, Any] | None) -> LearnerSettings:
+    """The settings of training, every one of them checked."""
+    if given is None:
+        return LearnerSettings()
+    if not isinstance(given, LearnerSettings | Mapping):
+        raise UsageError(f"learner = {given!r}: give curiax.LearnerSettings or a mapping of its fields.")
+    values = asdict(given) if isinstance(given, LearnerSettings) else given
+    settings = LearnerSettings(**checked(LearnerSettings, values, "learner"))
+    if settings.replay:
+        raise UsageError(
+            "learner.replay: a Bonus trains on what waits for update() and keeps no earlier rollouts; set 0."
+        )
+    return settings

@@ -1,0 +1,168 @@
+"""The pure half of a `Bonus`: its state, the steps that it keeps, and the compiled programs that pay and train."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._stats import Moments
+from .._types import PRNGKey, Transition
+from ..curiosity import AbstractCuriosity, Learner, LearnerState, score
+from . import spaces
+from .spaces import Actions, Observations
+
+#: Standardised observations are clipped here, and this is added to their variance, as in training.
+OBS_CLIP, OBS_EPSILON = 10.0, 1e-8
+
+
+class BonusState(eqx.Module):
+    """Everything that changes: networks, optimiser, memories, scale of the bonus, statistics of the observations."""
+
+    model: AbstractCuriosity
+    learner: LearnerState
+    obs_stats: Moments
+    #: Whether a method's features of images were standardised already.
+    calibrated: Bool[Array, ""]
+    updates: Int[Array, ""]
+
+
+class Steps(NamedTuple):
+    """`T` steps of `N` environments as they are kept: checked, not yet seen by the method; inside JAX, traced."""
+
+    obs: Any
+    action: Any
+    next_obs: Any
+    terminated: Any
+    truncated: Any
+    valid: Any
+
+    @property
+    def length(self) -> int:
+        """T."""
+        return self.valid.shape[0]
+
+    @property
+    def ended(self) -> np.ndarray:
+        """Where an episode ended."""
+        return self.terminated | self.truncated
+
+    def same(self, other: Steps) -> bool:
+        """Whether both say the same."""
+        return all(np.array_equal(mine, theirs) for mine, theirs in zip(self, other, strict=True))
+
+    def goes_on(self, after: Steps) -> bool:
+        """Whether `after` can be what happened next: each episode that had not ended begins where it was left."""
+        rows = (self.next_obs[-1] == after.obs[0]).reshape(self.valid.shape[1], -1)
+        return bool((rows.all(axis=1) | self.ended[-1] | ~self.valid[-1]).all())
+
+    def long(self, length: int) -> Steps:
+        """`length` steps: these, and then from the first again."""
+        if self.length == length:
+            return self
+        index = np.arange(length) % self.length
+        return Steps(*(part[index] for part in self))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stays the same: all that compiled programs depend on. Equal frames share them."""
+
+    #: The spaces as text: Gymnasium's cannot be keys.
+    spaces: str
+    structure: Any
+    learner: Learner
+    normalise: bool
+    observations: Observations = field(compare=False)
+    actions: Actions = field(compare=False)
+    static: Any = field(compare=False)
+
+    def normalised(self, stats: Moments, obs: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Observations as the method sees them."""
+        return stats.normalise(obs, OBS_EPSILON, OBS_CLIP) if self.normalise else obs
+
+    def seen(self, stats: Moments, steps: Steps) -> Transition:
+        """The transitions as the method sees them."""
+        obs, next_obs = (self.normalised(stats, self.observations.seen(x)) for x in (steps.obs, steps.next_obs))
+        action, reward = self.actions.taken(steps.action), jnp.zeros(steps.valid.shape)
+        return Transition(obs, action, next_obs, reward, steps.terminated, steps.truncated, steps.valid)
+
+
+def rounded(length: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, ...: at most a third more, and few programs for all lengths there are."""
+    power = 1 << max(0, (length - 1).bit_length())
+    return power * 3 // 4 if power >= 4 and length <= power * 3 // 4 else power
+
+
+@functools.lru_cache(maxsize=64)
+def programs(frame: Frame) -> tuple[Any, Any, Any]:
+    """The compiled functions `pay`, `train` and `calibrate` of a frame."""
+    settings = frame.learner.settings
+
+    def whole(arrays: BonusState) -> BonusState:
+        return eqx.combine(arrays, frame.static)
+
+    @jax.jit
+    def pay(model: Any, memory: Any, moments: Any, stats: Moments, key: PRNGKey, steps: Steps) -> tuple[Any, ...]:
+        full = eqx.combine(model, frame.static.model)
+        memory, raw = score(full, memory, frame.seen(stats, steps), key=key)
+        paid = raw
+        if settings.scale:
+            # The deviation as it stands: a question must not change the answer to the next.
+            deviation, clip = jnp.sqrt(moments.var), settings.clip
+            if settings.clip_order == "before":
+                paid = jnp.clip(paid, -clip * deviation, clip * deviation)
+            paid = paid / jnp.sqrt(moments.var + 1e-8)
+            if settings.clip_order == "after":
+                paid = jnp.clip(paid, -clip, clip)
+        return memory, raw, paid
+
+    def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
+        """The state that has seen these observations, but not learnt from them."""
+        if frame.normalise:
+            state = eqx.tree_at(lambda s: s.obs_stats, state, state.obs_stats.merge(obs, where))
+        return state
+
+    @jax.jit
+    def train(arrays: BonusState, root: PRNGKey, steps: Steps, raw: Array, count: Array) -> tuple[Any, dict[str, Any]]:
+        state, there = whole(arrays), jnp.arange(steps.valid.shape[0]) < count
+        new = (steps.valid & there[:, None]).reshape(-1)
+        reached = frame.observations.seen(steps.next_obs)
+        state = standardised(state, reached.reshape(-1, *reached.shape[2:]), new)
+        scale = state.learner.scale
+        if settings.scale:
+            scale, _ = scale.scale(
+                raw, discount=settings.discount, clip=settings.clip, order=settings.clip_order, rows=there
+            )
+        before = LearnerState(state.learner.opt_state, state.learner.memory, scale, None)
+        seen = frame.seen(state.obs_stats, steps)
+        key = jax.random.fold_in(jax.random.fold_in(root, state.updates), 1)
+        model, after, report = frame.learner.update(state.model, before, seen, key=key)
+        state = BonusState(model, after, state.obs_stats, state.calibrated, state.updates + 1)
+        return eqx.filter(state, eqx.is_array), report
+
+    @jax.jit
+    def calibrate(arrays: BonusState, obs: Array, where: Array) -> Any:
+        state = standardised(whole(arrays), frame.observations.seen(obs), where)
+        return eqx.filter(state, eqx.is_array)
+
+    return pay, train, calibrate
+
+
+def replace_memory(state: BonusState, memory: Any) -> BonusState:
+    """The state with other memories."""
+    learner = LearnerState(state.learner.opt_state, memory, state.learner.scale, None)
+    return replace(state, learner=learner)
+
+
+@eqx.filter_jit
+def cut(model: AbstractCuriosity, memory: Any, mask: Any) -> Any:
+    """The memories with those that the mask names as an episode's end leaves them."""
+    after = jax.vmap(model.forget)(memory)
+    return jax.tree.map(lambda new, old: jnp.where(spaces.spread(mask, new), new, old), after, memory)
