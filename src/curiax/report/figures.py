@@ -258,7 +258,7 @@ def ratio_final(content: Content, rows: Sequence[Any], stem: Path) -> None:
             round_ticks(axis.xaxis)
             axis.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
-        axes[0][0].invert_yaxis()
+        axes[0][0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         note = f"dots: runs; bar: mean and 95 % bootstrap interval; green: near 1, {NEAR[0]:g} to {NEAR[1]:g}"
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
