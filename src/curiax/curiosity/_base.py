@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -71,7 +71,7 @@ class AbstractCuriosity(eqx.Module):
         """Whether `calibrated` changes anything: by default, whether the method predicts features of images."""
         return any(target.features is not None for target in targets_of(self))
 
-    def calibrated(self, obs: Float[Array, "B ..."]) -> Self:
+    def calibrated(self, obs: Float[Array, "B ..."]) -> AbstractCuriosity:
         """The method as it is before training, with what it measures once on the first observations it meets.
 
         By default each `Target` in it standardises its features.
