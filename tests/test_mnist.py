@@ -13,12 +13,12 @@ import pytest
 from scipy import stats
 
 import curiax
-from curiax._types import Rollout
+from curiax._types import Discrete, Rollout, Spec
 from curiax.envs import MountainCar, NoisyMNIST
 from curiax.envs.noisy_mnist import mnist
 from curiax.experiments import saved
 from curiax.experiments.folder import read_manifest, read_metrics
-from curiax.experiments.spec import Experiment, resolve
+from curiax.experiments.spec import Experiment, resolve, scaled_image
 from curiax.report.record import read_run
 from curiax.testing import check_task
 from curiax.testing.methods import random_steps
@@ -113,6 +113,9 @@ def test_settings() -> None:
     assert type(plan.setup.agent).__name__ == "Uniform"
     assert resolve(Experiment("mnist", "lbs", preset="curiax")).setup.loop.rollout == loop.rollout
     assert resolve(Experiment("mountain-car", "lbs")).setup.loop.normalise_obs
+    pixels = 6 * 6 * 2
+    assert scaled_image(Spec((6, 6, 2), Discrete(2), obs_low=(0.0,) * pixels, obs_high=(1.0,) * pixels))
+    assert not scaled_image(Spec((6, 6, 2), Discrete(2), obs_low=(0.0,) * pixels, obs_high=(255.0,) * pixels))
 
 
 def test_run(tmp_path) -> None:
