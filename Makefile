@@ -48,6 +48,8 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 	$(REPRODUCE) episodic $(MUJOCO_SEEDS) --out results/episodic
 	$(REPRODUCE) lbs-ablation --seeds 3000-3031 --out results/lbs-ablation
 	$(REPRODUCE) choices --seeds 500-515 --out results/choices
+	$(REPRODUCE) mnist --seeds 10 --out results/mnist
+	$(REPRODUCE) mnist-choices --seeds 4 --out results/mnist-choices
 	$(REPRODUCE) half-cheetah-choices --seeds 8 --out results/half-cheetah-choices
 	$(REPRODUCE) ant-maze-choices --seeds 8 --out results/ant-maze-choices
 

@@ -26,13 +26,15 @@ from curiax._settings import descriptions, signature
 from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS, Conflict
 from curiax.experiments.options import RunOptions
 from curiax.experiments.presets import PRESETS
-from curiax.experiments.published import PUBLISHED, described
+from curiax.experiments.published import PUBLISHED, RATIO, described
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, PLAIN, SIX, SUITES
+from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SIX, SUITES
 from curiax.report import claims, statistics
 from curiax.report.assemble import begun, distinct, headline, paper_claims, seed_text, sign
+from curiax.report.ratio import NEAR
 from curiax.report.record import Record, load, read_heading
+from curiax.report.samples import brief
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -45,11 +47,12 @@ TITLES = {
     EVOLVING: "Evolving",
     HALF_CHEETAH: "Half-Cheetah",
     ANT_MAZE: "Ant Maze",
+    MNIST: "Noisy MNIST",
 }
 THREE, MUJOCO = (PLAIN, FROZEN, EVOLVING), (HALF_CHEETAH, ANT_MAZE)
 METRIC = "coverage/cells"
 MAIN, BETTER, EPISODIC = "stochastic-mountain-car", "stochastic-mountain-car-curiax", "episodic"
-ABLATION, CHOICES = "lbs-ablation", "choices"
+ABLATION, CHOICES, MNIST_CHOICES = "lbs-ablation", "choices", "mnist-choices"
 #: Where a method's numbers stand: folder of preset `paper-code`, and its label there.
 STANDS = {
     **{name: (MAIN, name) for name in SIX},
@@ -314,7 +317,8 @@ def figure(what: str, up: str) -> str:
     """A picture of a folder: `figure:FOLDER` its curves or final values, `figure:FOLDER/NAME` a named one."""
     folder, _, name = what.partition("/")
     kept(folder)
-    places = [f"figures/{name}"] if name else ["figures/coverage", "figures/final", "coverage"]
+    places = ["figures/coverage", "figures/ratio", "figures/final", "figures/ratio-final", "coverage"]
+    places = [f"figures/{name}"] if name else places
     found = next((place for place in places if (RESULTS / folder / f"{place}.png").exists()), None)
     if found is None:
         raise MissingResults(f"results/{folder} has no figure {name or 'coverage'}")
@@ -324,6 +328,9 @@ def figure(what: str, up: str) -> str:
         "surprise": "What each model would pay for pressing the remote",
         "occupancy": "Where the agents went",
         "noise": "What the noise is worth to each method",
+        "ratio": "How much more the unpredictable transition is paid, and what is left of both bonuses",
+        "ratio-final": "How much more the unpredictable transition is paid in the end, by every line",
+        "samples": "What single transitions are paid at the start and in the end",
     }
     return f"![{titles[found.split('/')[-1]]}, {folder}]({up}results/{folder}/{found}.png)"
 
@@ -338,6 +345,53 @@ def table(folder: str, _: str) -> str:
         cells = [stacked(ours(e), paper_text(e), code_text(e), collapsed_text(e)) if e else "not run" for e in found]
         lines.append([f"`{label}`", *cells])
     return grid(["", *titled(tasks)], lines)
+
+
+def ratios(folder: str, _: str) -> str:
+    """How much more each line pays for the first kind of transitions than for the second, and what is left of both."""
+    entries = [r for r in kept(folder)["rows"] if r["metric"] == RATIO]
+    kinds = next((record.compared for record in records(folder) if record.compared), None)
+    if kinds is None or not entries:
+        raise MissingResults(f"results/{folder} compares no kinds of transitions")
+    lines = []
+    for entry in entries:
+        parts = {
+            name: row(folder, entry["task"], entry["method"], name)
+            for name in ("first/start", "first/end", "first/left", "second/start", "second/end", "second/left")
+        }
+        bonuses = [
+            stacked(
+                f"{brief(parts[f'{kind}/start']['mean'])} → {brief(parts[f'{kind}/end']['mean'])}",
+                f"{brief(parts[f'{kind}/left']['mean'])} % left",
+            )
+            for kind in ("first", "second")
+        ]
+        told = bracketed(entry["mean"], entry["ci_low"], entry["ci_high"], 2)
+        lines.append(
+            [f"`{entry['method']}`", f"**{told}**", entry.get("paper_words") or "–", entry["verdict"], *bonuses]
+        )
+    header = ["", "ratio in the end", "paper", "ours is", *(f"bonus of {kind}, start → end" for kind in kinds)]
+    note = (
+        f"Ratio: mean bonus of {kinds[0]} ÷ mean bonus of {kinds[1]} in the last tenth of training, mean over "
+        f"{seeds_of(folder)} [95 % bootstrap interval]; the ideal is 1. Near 1: the whole interval is between "
+        f"{NEAR[0]:g} and {NEAR[1]:g}; above or below: all of it is outside; undecided: it lies across a border. The "
+        "borders are ours, the paper gives no numbers. Bonuses are raw, each method's in a unit of its own."
+    )
+    return f"{grid(header, lines)}\n\n{note}"
+
+
+def nearest_one(folder: str, _: str) -> str:
+    """Which lines pay both kinds alike in the end, and which of them comes closest to 1."""
+    entries = [r for r in kept(folder)["rows"] if r["metric"] == RATIO]
+    if not entries:
+        raise MissingResults(f"results/{folder} compares no kinds of transitions")
+    far = {r["method"]: float(np.mean(np.abs(np.log(r["values"])))) for r in entries}
+    closest = min(far, key=lambda label: far[label])
+    lines = [f"* Closest to 1: `{closest}`, {np.exp(far[closest]):.2f} times as much for one kind as for the other."]
+    for verdict in ("near 1", "undecided", "above", "below", "untested"):
+        labels = [r["method"] for r in entries if r["verdict"] == verdict]
+        lines += [f"* {verdict.capitalize()}: {listed(labels)}."] if labels else []
+    return "\n".join(lines)
 
 
 def made(folder: str, _: str) -> str:
@@ -360,7 +414,8 @@ def made(folder: str, _: str) -> str:
 
 def reports(_: str, __: str) -> str:
     """Links to every interactive report of the site."""
-    folders = ["continuous", MAIN, "mountain-car", HALF_CHEETAH, ANT_MAZE, BETTER, EPISODIC, ABLATION, CHOICES]
+    folders = ["continuous", MAIN, "mountain-car", HALF_CHEETAH, ANT_MAZE, MNIST, BETTER, EPISODIC, ABLATION, CHOICES]
+    folders += [MNIST_CHOICES]
     lines = []
     for folder in folders:
         kept(folder)
@@ -375,14 +430,14 @@ def claims_part(folder: str, _: str) -> str:
     found = records(folder)
     metric = headline(found)
     shown = paper_claims(found, metric)
-    judged = {j.claim.text: j for j in claims.judge(found, metric)} if metric else {}
+    judged = {j.claim.text: j for j in claims.judge(found, metric)}
     if not shown:
         return "The paper makes no claim that these runs alone could decide."
     lines = []
     for claim in shown:
         lines.append(f"* **{claim.verdict}**: {claim.text}. {claim.finding}")
         for o in judged[claim.text].outcomes:
-            if not o.shown:
+            if not o.shown and o.p is not None:
                 digits = 2 if o.comparison.left.relative else 1
                 word = "the other way" if o.contradicted else "not shown"
                 relation = f"{o.comparison.left.describe()} {sign(o)} {o.comparison.right.describe()}"
@@ -943,6 +998,8 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "curiax-preset": curiax_preset,
     "figure": figure,
     "table": table,
+    "ratios": ratios,
+    "nearest-one": nearest_one,
     "made": made,
     "reports": reports,
     "claims": claims_part,

@@ -105,6 +105,33 @@ def maze(cells: Sequence[int], arrival: Sequence[int]) -> np.ndarray:
     return 100 * np.array(done) / 7
 
 
+#: The names of the two kinds of transitions, and the samples of them.
+KINDS, SAMPLES = ("1 → 2…9", "0 → 1"), 12
+
+
+def compared_manifest(method: str, seeds: Sequence[int], iterations: int, **changes: Any) -> dict[str, Any]:
+    """The manifest of a run on Noisy MNIST."""
+    return {**manifest("mnist", method, seeds, **changes), "iterations": iterations, "compared": list(KINDS)}
+
+
+def compared_metrics(first: np.ndarray, second: np.ndarray, seeds: Sequence[int], steps: int) -> pl.DataFrame:
+    """Mean bonuses `[S, N]` of two kinds of transitions, so many steps an iteration; samples are paid likewise."""
+    count, rng = first.shape[1], np.random.default_rng(0)
+    paid = np.repeat(np.stack([first, second], axis=-1), SAMPLES // 2, axis=-1).reshape(-1, SAMPLES)
+    columns: dict[str, Any] = {
+        "seed": np.repeat(np.asarray(seeds, np.int64), count),
+        "iteration": np.tile(np.arange(count, dtype=np.int32), len(seeds)),
+        "step": np.tile(np.arange(1, count + 1, dtype=np.int64) * steps, len(seeds)),
+        "ratio/bonus": (first / second).reshape(-1).astype(np.float32),
+        "ratio/first": first.reshape(-1).astype(np.float32),
+        "ratio/second": second.reshape(-1).astype(np.float32),
+        "bonus/mean": ((first + second) / 2).reshape(-1).astype(np.float32),
+        "bonus/border_share": np.ones(first.size, np.float32),
+        "samples/bonus": (paid * np.exp(rng.normal(0, 0.2, paid.shape))).astype(np.float32),
+    }
+    return pl.DataFrame(columns)
+
+
 def write_run(path: Path, task: str, method: str, finals: Sequence[float], first_seed: int = 0, **changes: Any) -> Path:
     """A folder as `curiax run` leaves it, with these final coverages."""
     seeds = range(first_seed, first_seed + len(finals))

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+from synthetic import compared_manifest, compared_metrics
 
 from curiax._version import __version__
 from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
@@ -18,6 +20,9 @@ from curiax.experiments.presets import PRESETS
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import SUITES
+from curiax.report import publish, record
+from curiax.report.record import Heading, condense
+from curiax.report.table import rows
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -112,6 +117,28 @@ def test_what_was_measured_of_reliability_becomes_a_table_that_hides_no_failure(
     (memory,) = [line for line in lines if "+3.25 % during 5 checkpoints (+4.50 % counted from the first" in line]
     assert memory.endswith("| **no** |")
     assert sum("not measured yet" in line for line in lines) == len(update_docs.SOAKS) - 1
+
+
+def test_ratios_become_a_table_with_the_bonuses_behind_them(
+    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = np.array([[8.0, 2.0]] * 3)
+    second = np.array([[4.0, 0.5], [4.0, 1.0], [4.0, 2.0]])
+    records = [condense(compared_manifest("icm", range(3), 2), compared_metrics(first, second, range(3), 512))]
+    heading = Heading("Two kinds", command="curiax reproduce mnist")
+    record.save(records, heading, tmp_path / "mnist" / "record")
+    table = publish.summary(records, rows(records, "mnist"), heading)
+    (tmp_path / "mnist" / "table.json").write_text(json.dumps(table))
+    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
+    for reader in (update_docs.kept, update_docs.records):
+        reader.cache_clear()
+    (line,) = [line for line in update_docs.ratios("mnist", "").splitlines() if line.startswith("| `icm`")]
+    assert line.startswith("| `icm` | **2.33 [0.00, 6.13]**")
+    assert line.endswith("| above 1 | undecided | 8 → 2<br>25.0 % left | 4 → 1.2<br>29.2 % left |")
+    assert "Closest to 1: `icm`, 2.00 times as much" in update_docs.nearest_one("mnist", "")
+    assert "no claim" in update_docs.claims_part("mnist", "")
+    for reader in (update_docs.kept, update_docs.records):
+        reader.cache_clear()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser import start_browser
 from selenium.webdriver import ActionChains, Chrome, Keys
@@ -24,16 +25,20 @@ from curiax.report.content import (
     Claim,
     Content,
     Curves,
+    Gallery,
     Line,
     Map,
     MapAxis,
     Maps,
     Notice,
     Panel,
+    Payment,
+    Sample,
     Series,
     Table,
 )
 from curiax.report.page import page
+from curiax.report.samples import png
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 LABELS = ("LBS", "LBS small", HOSTILE, "random")
@@ -119,6 +124,18 @@ CONTENT = Content(
     command=f"curiax reproduce --note '{HOSTILE}'",
     version="Curiax 0.0.0",
 )
+#: A ratio on a logarithmic axis with its ideal, and a gallery whose pictures are three by two pixels.
+PICTURE = png(np.linspace(0, 1, 6).reshape(2, 3))
+RATIO = Curves(
+    "ratio", "Ratio", "×", "", (Series("car", "LBS", (0, 1000, 2000), (100.0, 10.0, 1.0), (), ()),), None, True, 1.0
+)
+PAID = tuple(
+    Payment(label, moment, ("1.5", "4e−5"), (4, -4), "2.00") for label in LABELS[:3] for moment in ("start", "end")
+)
+GALLERY = Gallery(
+    "car", f"Samples {HOSTILE}", ("a → b", HOSTILE), 1, (Sample(PICTURE, PICTURE), Sample("", "")), PAID, "A note."
+)
+COMPARED = replace(CONTENT, ratios=(table("Ratio"),), curves=(RATIO,), left=(RATIO, RATIO), galleries=(GALLERY,))
 EMPTY = Content("Nothing", "", (), (), (), (), (), (), (), (), (), (), (), (), (), "", "")
 SECTIONS = ["results", "curves", "occupancy", "surprise", "claims", "statistics", "cost", "choices", "runs"]
 
@@ -214,6 +231,16 @@ def test_leaves_out_empty_sections() -> None:
         name for name in SECTIONS if name not in ("results", "claims")
     ]
     assert sections(replace(EMPTY, command="curiax")) == ["runs"]
+
+
+def test_a_gallery_is_a_table_of_pictures() -> None:
+    text = page(COMPARED)
+    structure = Structure(text)
+    assert [image["src"] for image in structure.named("img")] == [PICTURE, PICTURE]
+    assert {image["alt"] for image in structure.named("img")} == {"sample 1, before", "sample 1, after"}
+    assert HOSTILE not in text
+    assert [s["id"] for s in structure.named("section")] == [*SECTIONS[:4], "samples", *SECTIONS[4:]]
+    assert len([row for row in structure.named("tr") if row.get("data-of") == HOSTILE]) == 2
 
 
 # ---- In a browser ----
@@ -342,6 +369,35 @@ def test_draws_everything(show: Opener) -> None:
         ".map((each) => each.textContent.split(/\\s+/).join(' ').trim())"
     )
     assert browser.execute_script(words) == ["✓good: held", "✗bad: not held", "?unsure: open"]
+
+
+def test_a_logarithmic_axis_has_equal_steps_and_its_ideal(show: Opener) -> None:
+    browser = show(COMPARED)
+    path = find(browser, "#curves .mean").get_attribute("d") or ""
+    heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", path)]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
+    assert heights[0] < heights[1] < heights[2]
+    ideal = find(browser, "#curves .ideal line")
+    assert float(ideal.get_attribute("y1") or "nan") == pytest.approx(heights[2], abs=0.1)
+    assert find(browser, "#curves .ideal text").text == "ideal"
+    ticks = [each.text for each in browser.find_elements("css selector", "[data-curves=curves] .gridline + text")]
+    assert ticks == ["1", "10", "100"]
+    assert count(browser, "[data-curves=left] svg") == 1
+    point(browser, find(browser, "#curves svg"), 0.6)
+    assert tooltip(browser)[1] == [("LBS", "10")]
+
+
+def test_a_gallery_shows_its_pictures_and_follows_the_legend(show: Opener) -> None:
+    browser = show(COMPARED)
+    widths = "return [...document.querySelectorAll('.gallery img')].map((each) => each.naturalWidth)"
+    assert browser.execute_script(widths) == [3, 3]
+    assert count(browser, ".gallery .swatch") == 3
+    ground = "return getComputedStyle(document.querySelector(arguments[0])).backgroundColor"
+    assert len({browser.execute_script(ground, f".gallery .{shade}") for shade in ("shade4", "shade-4", "sum")}) == 3
+    shown = "return [...document.querySelectorAll('.gallery [data-of]')].filter((row) => !row.hidden).length"
+    assert browser.execute_script(shown) == 6
+    click(browser, find(browser, ".toggle"))
+    assert browser.execute_script(shown) == 4
 
 
 def test_hostile_labels_are_inert(show: Opener) -> None:

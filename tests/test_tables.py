@@ -19,7 +19,7 @@ from curiax.experiments.published import DESCRIBED, MEASURED, PUBLISHED, PUBLISH
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.reproduce import experiments, lead, seeds_of_tasks
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, PLAIN, SUITES
+from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SUITES
 from curiax.report import claims, statistics
 from curiax.report.assemble import assemble, distinct, number
 from curiax.report.charts import noise_curves, occupancy_maps, surprise_maps
@@ -103,7 +103,7 @@ def test_the_papers_means_are_means_of_whole_cells() -> None:
 
 
 def test_published_numbers_are_about_things_that_exist() -> None:
-    assert {n.task for n in (*PUBLISHED, *MEASURED)} == set(TASKS)
+    assert {n.task for n in (*PUBLISHED, *MEASURED, *DESCRIBED)} == set(TASKS)
     assert {n.method for n in (*PUBLISHED, *MEASURED, *DESCRIBED)} <= set(METHODS)
     assert all(n.source for n in (*PUBLISHED, *MEASURED, *DESCRIBED))
     keys = [(n.task, n.method) for n in (*PUBLISHED, *DESCRIBED)]
@@ -111,7 +111,8 @@ def test_published_numbers_are_about_things_that_exist() -> None:
 
 
 def test_the_papers_runs_are_as_long_as_ours_are_by_default() -> None:
-    assert {task: entry.cls.budget for task, entry in TASKS.items()} == STEPS
+    """Of Noisy MNIST it does not say how long they are."""
+    assert {task: entry.cls.budget for task, entry in TASKS.items() if task != MNIST} == STEPS
 
 
 def test_the_conflicts_of_a_task_are_decided_where_they_say() -> None:

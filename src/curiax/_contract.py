@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ._errors import ContractError, CuriaxError
 from ._types import Box, Grid, Spec, Transition
 from .curiosity import AbstractCuriosity
-from .envs import AbstractTask, Probe
+from .envs import AbstractTask, Probe, Samples
 
 
 def one_action(spec: Spec) -> jax.Array:
@@ -95,7 +95,26 @@ def check_task_shapes(task: AbstractTask, name: str) -> None:
     drew = shaped(f"{name}.unlearnable()", task.unlearnable, one_action(spec))
     if drew is not None:
         expect(f"{name}.unlearnable()", drew, (), jnp.bool_)
+    if task.compared is not None:
+        expect(f"{name}.kind()", shaped(f"{name}.kind()", task.kind, point), (), jnp.integer, "It is 0 or 1.")
     check_probe(task, state, name)
+    check_samples(task, state, name)
+
+
+def check_samples(task: AbstractTask, state: Any, name: str) -> None:
+    """The sample transitions have as many states as actions and next states, each of the right shape."""
+    samples = shaped(f"{name}.samples()", task.samples)
+    if samples is None:
+        return
+    if not isinstance(samples, Samples):
+        raise ContractError(f"{name}.samples() must return a curiax.envs.Samples or None.")
+    one = one_action(task.spec)
+    count = samples.actions.shape[0] if getattr(samples.actions, "ndim", 0) else 1
+    kind = jnp.integer if jnp.issubdtype(one.dtype, jnp.integer) else jnp.floating
+    expect(f"the actions of {name}.samples()", samples.actions, (count, *one.shape), kind)
+    stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype), state)
+    for which in ("states", "next_states"):
+        same_tree(f"the {which} of {name}.samples(), one for each action,", stacked, getattr(samples, which))
 
 
 def check_probe(task: AbstractTask, state: Any, name: str) -> None:

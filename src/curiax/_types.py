@@ -141,7 +141,7 @@ class Spec:
 
     @property
     def image(self) -> bool:
-        """Whether an observation is an image: (height, width, channels), with sides that a convolution can work on.
+        """Whether an observation is an image, (height, width, channels), with sides that a convolution can work on.
 
         Its values are expected in 0..1. Anything smaller or of other axes is seen as a vector.
         """

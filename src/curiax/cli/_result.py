@@ -21,6 +21,10 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         high = most.get(name, 100.0)
         return band and (max(0.0, min(band[0], high)), max(0.0, min(band[1], high)))
 
+    ended = {
+        name: {"mean": sum(values) / len(values), "interval": possible(name, interval(values)), "values": values}
+        for name, values in final.items()
+    }
     return {
         "task": result.plan.task_entry.name,
         "method": result.plan.method_entry.name,
@@ -33,10 +37,24 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "path": str(result.path),
         "reused": result.reused,
         "seconds": result.manifest["seconds"],
-        "final": {
-            name: {"mean": sum(values) / len(values), "interval": possible(name, interval(values)), "values": values}
-            for name, values in final.items()
-        },
+        "final": {**ended, **ratios(result)},
+    }
+
+
+def ratios(result: RunResult) -> dict[str, Any]:
+    """Of a task that compares two kinds of transitions, the ratio of their bonuses and both of these."""
+    from ..report.record import condense
+    from ..report.table import ratio_rows
+
+    if not result.plan.setup.task.compared:
+        return {}
+    return {
+        row.metric: {
+            "mean": row.mean,
+            "interval": None if row.ci_low is None else (row.ci_low, row.ci_high),
+            "values": list(row.values),
+        }
+        for row in ratio_rows(condense(result.manifest, result.metrics), "")
     }
 
 
@@ -56,7 +74,10 @@ def run_text(result: RunResult, asked: int | None) -> str:
         text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else f"  ({few}: no interval)"
         share = data["final"].get(f"reachable/{grid.name}")
         lines.append(text + (f", {share['mean']:.1f} % of the {grid.reachable} reachable" if share else ""))
-    if not result.plan.setup.task.grids:
+    kinds = result.plan.setup.task.compared
+    if kinds:
+        lines += ratio_lines(data["final"], kinds, len(data["seeds"]))
+    elif not result.plan.setup.task.grids:
         lines.append("  this task counts no cells; see the metrics table")
     seconds = data["seconds"]
     lines.append(
@@ -76,3 +97,18 @@ def run_text(result: RunResult, asked: int | None) -> str:
             )
         )
     return "\n".join([*lines, f"  {data['path']}"])
+
+
+def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: int) -> list[str]:
+    """The ratio in the end, and what is left of each kind's bonus."""
+    found = final["ratio/bonus"]
+    band = found["interval"]
+    few = "one seed" if seeds == 1 else f"{seeds} seeds"
+    told = f"95 % interval [{band[0]:.2f}, {band[1]:.2f}]" if band else f"({few}: no interval)"
+    lines = [f"  bonus of ({kinds[0]}) ÷ ({kinds[1]}) in the end: {found['mean']:.2f}  {told}"]
+    for name, kind in zip(("first", "second"), kinds, strict=True):
+        start, end = (final[f"{name}/{part}"]["mean"] for part in ("start", "end"))
+        left = final.get(f"{name}/left")
+        share = f", {left['mean']:.3g} % left" if left else ""
+        lines.append(f"  {kind}: bonus {start:.3g} at the start, {end:.3g} in the end{share}")
+    return lines

@@ -10,7 +10,7 @@ Never Give Up: Learning Directed Exploration Strategies, ICLR 2020.
 
 Choices:
 
-* f is a ReLU network trained by inverse dynamics, 32 features; RND as in `rnd.py`.
+* f is a ReLU network trained by inverse dynamics, 32 features; RND as in `rnd.py`. Of images both are convolutional.
 * `kernel_epsilon = 1e-3` (the paper's text); open implementations use 1e-4.
 * r_epi is 0 until `neighbours` embeddings of the episode are known (two of the open implementations).
 * The running statistics of distances and errors are kept per environment and survive episode ends, so one

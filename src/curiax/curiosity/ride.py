@@ -9,6 +9,7 @@ Choices:
 
 * 1/√N_ep is Never Give Up's pseudo-count on the normalised state itself: exact counts mean little in
   continuous spaces (LBS paper, appendix). `count=False` is the ablation with the factor 1.
+* Images: the pseudo-count is that of random features, standardised once.
 * φ as in ICM here; forward and inverse weights 10 and 0.1 (original); the forward error is the norm.
 * No clipping of the total reward to ±1: the loop scales every bonus alike.
 * The count is 0 until `neighbours` states of the episode are known, so the first steps earn nothing.

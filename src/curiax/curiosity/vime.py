@@ -21,6 +21,7 @@ Choices:
 * `prior_weight = 1/2048`: the prior's share of one rollout's evidence; the original divides by 5 batches of
   10 from a replay pool. `learner.replay` gives such a pool.
 * Inputs are the loop's running-normalised observations; a pool's own standardisation would change little.
+* Images: the network sees and predicts random features, standardised once.
 * Bonus for every rollout, the first included, scaled like every other bonus, which makes λ and the
   original's division by medians irrelevant.
 """

@@ -112,7 +112,8 @@ class NoisyMNIST(AbstractTask):
         before, after, left = (
             jnp.asarray(x, jnp.int32) for x in ([*ones[:6], *zeros[:6]], [*others, *ones[6:12]], [1] * 6 + [0] * 6)
         )
-        return Samples(Picture(before, left), jnp.zeros(12, jnp.int32), Picture(after, left))
+        states = [jax.vmap(Picture)(number, left) for number in (before, after)]
+        return Samples(states[0], jnp.zeros(12, jnp.int32), states[1])
 
     def draw(self, state: Picture, width: int, height: int) -> UInt8[np.ndarray, "height width 3"]:
         """The picture, as large as it fits."""

@@ -133,6 +133,8 @@ class Manifest(Said):
     iterations: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     coverage: Name | None = None
     grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
+    #: What a task calls the two kinds of transitions whose bonuses it compares.
+    compared: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
     command: Text | None = None
     versions: Annotated[dict[Name, Text], Field(max_length=256)] | None = None
     platform: Text | None = None

@@ -10,6 +10,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from .published import RATIO
+
 
 class AbstractProgress(abc.ABC):
     """Told about a run after every iteration."""
@@ -64,10 +66,13 @@ class Counted(AbstractProgress):
 
 
 def headline_metric(names: Iterable[str], grid: str) -> str:
-    """The one metric to show: coverage of that grid, else of another that the task has, else the mean bonus."""
+    """The one metric to show: coverage of that grid, else of another that the task has, else the ratio of the bonuses
+    that it compares, else the mean bonus."""
+    names = list(names)
     counted = [name for name in names if name.startswith("coverage/")]
     wanted = f"coverage/{grid}"
-    return wanted if wanted in counted else next(iter(counted), "bonus/mean")
+    other = RATIO if RATIO in names else "bonus/mean"
+    return wanted if wanted in counted else next(iter(counted), other)
 
 
 def headline(latest: Mapping[str, np.ndarray], grid: str) -> str:
@@ -76,6 +81,8 @@ def headline(latest: Mapping[str, np.ndarray], grid: str) -> str:
     value = float(np.mean(latest[name]))
     if name.startswith("coverage/"):
         return f"coverage {value:5.1f} % ({name.removeprefix('coverage/')})"
+    if name == RATIO:
+        return f"ratio {value:.2f}"
     return f"bonus {value:.4g}"
 
 

@@ -58,7 +58,7 @@ class RunResult:
     reused: bool
 
     def final(self, metric: str | None = None) -> dict[int, float]:
-        """Each seed's last value of a metric; by default of the coverage that headlines, or the mean bonus."""
+        """Each seed's last value of a metric; by default of the coverage that headlines, else ratio or mean bonus."""
         import polars as pl
 
         name = metric or headline_metric(self.metrics.columns, self.plan.setup.loop.coverage)
@@ -293,6 +293,7 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "iterations": plan.iterations,
         "coverage": plan.setup.loop.coverage,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
+        **({"compared": list(plan.setup.task.compared)} if plan.setup.task.compared else {}),
         # What is no text would not survive the manifest.
         "command": shlex.join(sys.argv).encode("utf-8", "replace").decode(),
         "versions": installed(plan),

@@ -14,7 +14,7 @@ import numpy as np
 from .._contract import build_method
 from .._errors import ContractError, CuriaxError, UsageError, unknown
 from .._settings import checked, defaults, signature
-from .._types import Discrete
+from .._types import Discrete, Spec
 from .._version import __version__
 from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
@@ -184,11 +184,10 @@ def resolve(experiment: Experiment) -> Plan:
 
     of_preset = by_group(preset.settings)
     extrinsic, intrinsic = method_entry.cls.weights
-    # Running statistics of single pixels would make a spectacle of those that hardly ever change.
     first: dict[str, Any] = {
         "extrinsic_weight": extrinsic,
         "intrinsic_weight": intrinsic,
-        "normalise_obs": not task.spec.image,
+        "normalise_obs": not scaled_image(task.spec),
     }
     ppo, learner, loop = (
         group(name, first if name == "loop" else {}, *(by.get(name, {}) for by in (of_preset, named, said)))
@@ -221,6 +220,14 @@ def resolve(experiment: Experiment) -> Plan:
     }
     setup = Setup(task, agent, Learner(learner), loop)
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
+
+
+def scaled_image(spec: Spec) -> bool:
+    """Whether observations are images that are not said to leave 0..1: these are left as they are.
+
+    Running statistics would make a spectacle of pixels that hardly ever change; bytes of 0..255 still need them.
+    """
+    return spec.image and all(0 <= bound <= 1 for bound in (*(spec.obs_low or ()), *(spec.obs_high or ())))
 
 
 def require(plan: Plan) -> None:

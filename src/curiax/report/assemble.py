@@ -11,17 +11,35 @@ import numpy as np
 
 from .._version import __version__
 from ..experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
-from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
+from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, RATIO, STEPS
 from . import claims as judging
-from . import statistics
-from .charts import coverage_curves, headline, metric_title, noise_curves, occupancy_maps, surprise_maps
+from . import ratio, statistics
+from .charts import (
+    coverage_curves,
+    divided,
+    headline,
+    kind_panels,
+    left_curves,
+    metric_title,
+    noise_curves,
+    occupancy_maps,
+    surprise_maps,
+)
 from .content import Cell, Claim, Content, Line, Notice, Panel, Table
 from .looks import look
 from .record import Heading, Record
+from .samples import brief, galleries
 from .table import COLLAPSED, NOT_COLLAPSING, ROUNDED, TEST, VERDICTS, Row, fallen, in_brackets
 
 TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
-TITLES = {"half-cheetah": "Half-Cheetah"}
+PLACES = {
+    "near 1": ("good", "the whole interval is near 1"),
+    "above": ("above", "the whole interval is above: the first kind is paid more"),
+    "below": ("below", "the whole interval is below: the second kind is paid more"),
+    "undecided": ("unsure", "the interval lies across a border"),
+    "untested": ("unsure", "too few seeds for an interval"),
+}
+TITLES = {"half-cheetah": "Half-Cheetah", "mnist": "Noisy MNIST"}
 #: Where there are so few cells, visiting all of them is the goal, and how soon it is reached the measure.
 FEW_CELLS = 20
 ALL_CELLS = "of all cells"
@@ -31,25 +49,29 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     """Everything a page shows, in its order; the records' labels must be distinct."""
     labels = list(dict.fromkeys(record.label for record in records))
     tasks = list(dict.fromkeys(record.task for record in records))
+    counting = list(dict.fromkeys(record.task for record in records if not record.compared))
     metric, reference = headline(records), heading.reference
     return Content(
         title=heading.title,
         lead=heading.lead,
         notices=(*(Notice("warning", text) for text in heading.remarks), *notices(records, tasks, labels, reference)),
         lines=tuple(line(label, records, labels) for label in labels),
-        panels=tuple(Panel(task, task_title(task)) for task in tasks),
-        tables=result_tables(records, table, tasks, labels, metric),
+        panels=(*(Panel(task, task_title(task)) for task in tasks), *kind_panels(records, task_title)),
+        tables=result_tables(records, table, counting, labels, metric),
         curves=coverage_curves(records),
         occupancy=occupancy_maps(records),
         surprise=surprise_maps(records),
         noise=noise_curves(records),
         claims=paper_claims(records, metric),
-        statistics=statistics_tables(records, tasks, metric, reference),
+        statistics=(*statistics_tables(records, counting, metric, reference), *ratio_statistics(records, reference)),
         cost=cost_tables(records, labels),
         choices=choices_tables(records),
         runs=runs_tables(records),
         command=heading.command,
         version=f"Curiax {__version__}",
+        ratios=ratio_tables(records, table),
+        left=left_curves(records),
+        galleries=galleries(records, task_title),
     )
 
 
@@ -119,7 +141,7 @@ def notices(
     def warn(text: str) -> None:
         found.append(Notice("warning", text))
 
-    if headline(records) is None:
+    if headline(records) is None and not any(record.compared for record in records):
         warn("These tasks count no cells, so there is no coverage to compare.")
     versions = sorted({record.facts["identity"].get("curiax", "unknown") for record in records})
     if versions != [__version__]:
@@ -150,6 +172,13 @@ def notices(
     if other:
         length = " or ".join(f"{steps:,}" for steps in sorted({STEPS[task] for task in other}))
         warn(f"The paper's runs are of {length} steps: runs of another length are not compared with it.")
+    short = list(dict.fromkeys(r.task for r in records if r.compared and r.budget < judging.full(r.task)))
+    if short:
+        length = " or ".join(f"{steps:,}" for steps in sorted({judging.full(task) for task in short}))
+        warn(
+            f"The paper's claims are about the end of training, and it does not say how long that took. A full run of "
+            f"ours is of {length} steps: shorter ones are not held against it."
+        )
     there = {(record.task, record.label) for record in records}
     gaps = [f"{label} on {task}" for task in tasks for label in labels if (task, label) not in there]
     if gaps:
@@ -298,6 +327,107 @@ def authors_cell(row: Row) -> Cell:
     return Cell(runs, TONES[row.authors_verdict], said.get(row.authors_verdict, "not tested"))
 
 
+def ratio_tables(records: Sequence[Record], table: Sequence[Row]) -> tuple[Table, ...]:
+    """Of each task that compares two kinds of transitions: the ratio in the end, and both bonuses behind it."""
+    found = {(row.task, row.method, row.metric): row for row in table}
+    tables = []
+    for task in dict.fromkeys(record.task for record in records if record.compared):
+        here = [record for record in records if record.task == task and record.compared]
+        kinds = here[0].compared
+        assert kinds is not None
+        tables += [ratio_table(here, found, task, kinds), bonus_table(here, found, task, kinds)]
+    return tuple(tables)
+
+
+def ratio_table(records: Sequence[Record], found: dict[Any, Row], task: str, kinds: tuple[str, str]) -> Table:
+    """The ratio in the end, what the paper says of it, and where it lies."""
+    lines = []
+    for record in records:
+        row = found[task, record.label, RATIO]
+        tone, hint = PLACES[row.verdict]
+        near = sum(ratio.place((value, value)) == "near 1" for value in row.values)
+        lines.append(
+            (
+                Cell(record.label),
+                Cell(in_brackets(row, 2)),
+                Cell(row.paper_words or "–"),
+                Cell(row.verdict, tone, hint),
+                Cell(f"{near}/{row.seeds}"),
+                Cell(f"{min(row.values):.2f} to {max(row.values):.2f}"),
+            )
+        )
+    note = (
+        f"Mean bonus of {kinds[0]} ÷ mean bonus of {kinds[1]}: of each seed the mean over the last tenth of training, "
+        f"then the mean over seeds [95 % bootstrap interval]. The ideal is 1, and what counts is the distance from it, "
+        f"not which ratio is higher. Near 1: the whole interval is between {ratio.NEAR[0]:g} and {ratio.NEAR[1]:g}; "
+        f"above, below: all of it is outside; undecided: it lies across a border. The paper gives no numbers, so these "
+        f"borders are ours."
+    )
+    header = ("", "ratio in the end", "paper", "verdict", "runs near 1", "lowest and highest run")
+    return Table(f"{task_title(task)}: bonus of {divided(kinds)}", header, tuple(lines), note)
+
+
+def bonus_table(records: Sequence[Record], found: dict[Any, Row], task: str, kinds: tuple[str, str]) -> Table:
+    """Both bonuses at the start and in the end, and what is left of them."""
+    lines = []
+    for record in records:
+        cells = [Cell(record.label)]
+        for name in ("first", "second"):
+            start, end, left = (found.get((task, record.label, f"{name}/{part}")) for part in ("start", "end", "left"))
+            cells += [Cell("–" if row is None else brief(row.mean)) for row in (start, end)]
+            cells.append(Cell("–" if left is None else share_left(left)))
+        lines.append(tuple(cells))
+    header = ("", *(f"{kind}: {part}" for kind in kinds for part in ("start", "end", "left")))
+    note = (
+        "Mean raw bonus of each kind of transitions in the first rollout and over the last tenth of training, mean "
+        "over seeds; left: end ÷ start of each seed, mean [95 % bootstrap interval]. Every method has a unit of its "
+        "own. A ratio of 1 means more where something is left to be paid."
+    )
+    return Table(f"{task_title(task)}: the bonuses themselves", header, tuple(lines), note)
+
+
+def share_left(row: Row) -> str:
+    """`4.1 % [3.9, 4.3]`."""
+    interval = "" if row.ci_low is None or row.ci_high is None else f" [{brief(row.ci_low)}, {brief(row.ci_high)}]"
+    return f"{brief(row.mean)} %{interval}"
+
+
+def ratio_statistics(records: Sequence[Record], reference: str) -> tuple[Table, ...]:
+    """Of each task that compares two kinds of transitions: robust means, distances from 1, who comes closer."""
+    comparing = [record for record in records if record.compared]
+    return tuple(
+        ratio_statistics_table([record for record in comparing if record.task == task], task, reference)
+        for task in dict.fromkeys(record.task for record in comparing)
+    )
+
+
+def ratio_statistics_table(records: Sequence[Record], task: str, reference: str) -> Table:
+    """One task's."""
+    base = next((record for record in records if record.label == reference), None)
+    lines = []
+    for record in records:
+        final = ratio.in_the_end(record)
+        far = ratio.distance(final)
+        closer = "–"
+        if base is not None and base is not record and min(len(far), len(base.seeds)) > 1:
+            chance, low, high = statistics.improvement(-far, -ratio.distance(ratio.in_the_end(base)))
+            closer = f"{chance:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
+        cells = [
+            Cell(record.label),
+            Cell(bracketed(statistics.iqm(final), statistics.interval(final, "iqm"), 2)),
+            Cell(bracketed(float(far.mean()), ratio.interval(far), 2)),
+        ]
+        lines.append((*cells, *([Cell(closer)] if base else [])))
+    header = ("", "IQM of the ratio", "distance from 1", *([f"P(closer to 1 than {reference})"] if base else []))
+    note = (
+        "IQM: mean of the middle half of the seeds. Distance from 1: |ln ratio| of each seed, mean; 0.22 is a quarter "
+        "more for one kind, 0.69 twice as much. "
+        + (f"P: chance that a run of the line ends closer to 1 than a run of {reference}. " if base else "")
+        + "Brackets: 95 % bootstrap intervals."
+    )
+    return Table(f"{task_title(task)}: ratio in the end", header, tuple(lines), note)
+
+
 def statistics_tables(
     records: Sequence[Record], tasks: Sequence[str], metric: str | None, reference: str
 ) -> tuple[Table, ...]:
@@ -353,9 +483,10 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
     return Table(task_title(task), header, tuple(lines), note)
 
 
-def bracketed(value: float, interval: tuple[float, float] | None) -> str:
+def bracketed(value: float, interval: tuple[float, float] | None, digits: int = 1) -> str:
     """`90.1 [88.8, 91.0]`."""
-    return number(value) if interval is None else f"{number(value)} [{number(interval[0])}, {number(interval[1])}]"
+    mean = number(value, digits)
+    return mean if interval is None else f"{mean} [{number(interval[0], digits)}, {number(interval[1], digits)}]"
 
 
 def speed_cell(reached: Sequence[int | None]) -> Cell:
@@ -394,6 +525,9 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
         if judged.missing:
             finding += f"; {judged.missing} could not be tested with these runs"
         finding += lost_seeds(records, judged)
+        if all(outcome.comparison.of_ratio for outcome in judged.outcomes):
+            shown.append(ratio_claim(records, judged))
+            continue
         header = ("comparison", "left", "right", "P(left better)", "p (Holm)", "")
         lines = tuple(
             (
@@ -413,6 +547,21 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
     return tuple(shown)
 
 
+def ratio_claim(records: Sequence[Record], judged: judging.Judged) -> Claim:
+    """A claim about a ratio, which its interval decides."""
+    lines, told = [], []
+    for o in judged.outcomes:
+        assert o.interval is not None
+        span = bracketed(o.left, o.interval, 2)
+        wanted = f"{ratio.NEAR[0]:g} to {ratio.NEAR[1]:g}" if o.comparison.claim == "near" else f"above {o.right:g}"
+        lines.append((Cell(o.comparison.left.describe()), Cell(span), Cell(wanted), Cell(*outcome_text(o))))
+        told.append(f"the ratio is {span}, claimed: {wanted}")
+    finding = "; ".join(told) + lost_seeds(records, judged)
+    table = Table("Intervals", ("", "ratio [95 % interval]", "claimed", ""), tuple(lines), judging.RATIO_TEST)
+    text = f"{finding[0].upper()}{finding[1:]}."
+    return Claim(judged.claim.text, judged.claim.source, judged.verdict, text, table)
+
+
 def lost_seeds(records: Sequence[Record], judged: judging.Judged) -> str:
     """Which lines of a claim rest on fewer seeds than were begun."""
     sides = {(side.label, side.task) for o in judged.outcomes for side in o.comparison.sides}
@@ -423,7 +572,7 @@ def lost_seeds(records: Sequence[Record], judged: judging.Judged) -> str:
 
 def sign(outcome: judging.Outcome) -> str:
     """The claimed relation."""
-    return {"greater": ">", "not less": "≥", "every": "="}[outcome.comparison.claim]
+    return {"greater": ">", "not less": "≥", "every": "=", "near": "≈"}[outcome.comparison.claim]
 
 
 def outcome_text(outcome: judging.Outcome) -> tuple[str, str]:
@@ -441,7 +590,7 @@ def cost_tables(records: Sequence[Record], labels: Sequence[str]) -> tuple[Table
     note = (
         f"Measured while these runs trained ({'; '.join(machine)}), compilation left out; a run is all its seeds. "
         f"Relative cost is of CPU time, which compares methods even on a busy machine; wall-clock does not. Paper, "
-        f"relative to RND: {COST_SOURCE}; one seed took it about {paper_minutes(records)}."
+        f"relative to RND: {COST_SOURCE}{paper_minutes(records)}."
     )
     tables = []
     for group in groups:
@@ -483,14 +632,15 @@ def cost_table(records: Sequence[Record], labels: Sequence[str], caption: str, n
 
 
 def paper_minutes(records: Sequence[Record]) -> str:
-    """How long the paper's runs took on these tasks."""
+    """How long the paper's runs took on these tasks; nothing where it does not say."""
     found: dict[float, list[str]] = {}
     for task in dict.fromkeys(record.task for record in records):
         if task in PUBLISHED_MINUTES:
             found.setdefault(PUBLISHED_MINUTES[task], []).append(task_title(task))
-    if len(found) > 1:
-        return ", ".join(f"{minutes:g} minutes on {', '.join(names)}" for minutes, names in found.items())
-    return f"{next(iter(found), 2.5):g} minutes"
+    if not found:
+        return ""
+    told = ", ".join(f"{minutes:g} minutes on {', '.join(names)}" for minutes, names in found.items())
+    return f"; one seed took it about {told if len(found) > 1 else f'{next(iter(found)):g} minutes'}"
 
 
 def choices_tables(records: Sequence[Record]) -> tuple[Table, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from . import statistics
-from .content import Curves, Map, MapAxis, Maps, Series
-from .record import Record, closed_cells, thinned
+from . import ratio, statistics
+from .content import Curves, Map, MapAxis, Maps, Panel, Series
+from .record import RATIO, Record, closed_cells, thinned
 
 #: Of every seed, so this decides how large a page is; a chart of some 300 pixels shows no more.
 MOST_POINTS = 50
@@ -48,8 +49,59 @@ def coverage_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
         "episode's first observation there, a jump that no model can predict."
     )
     paid = curve(records, "bonus/mean", "Mean raw bonus", "", "Before scaling; every method has a unit of its own.")
-    border = curve(records, "bonus/border_share", "Bonus paid at episode ends", "%", note, scale=100.0)
-    return (*curves, paid, border)
+    border = curve(counting(records), "bonus/border_share", "Bonus paid at episode ends", "%", note, scale=100.0)
+    return (*curves, *ratio_curves(records), paid, *([border] if border.series else []))
+
+
+def counting(records: Sequence[Record]) -> list[Record]:
+    """Those that compare no kinds of transitions."""
+    return [record for record in records if not record.compared]
+
+
+def ratio_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
+    """How much more the first kind of transitions is paid than the second."""
+    kinds = dict.fromkeys(divided(r.compared) for r in records if r.compared)
+    if not kinds:
+        return ()
+    note = (
+        f"Mean raw bonus of {'; of '.join(kinds)}, in each rollout. At 1 both kinds are worth as much; what counts is "
+        "how far a line ends from there, on either side."
+    )
+    return (curve(records, RATIO, "Ratio of the bonuses", "×", note, log=True, ideal=1.0),)
+
+
+def divided(kinds: tuple[str, str]) -> str:
+    """`(1 → 2…9) ÷ (0 → 1)`."""
+    return f"({kinds[0]}) ÷ ({kinds[1]})"
+
+
+def kind_panels(records: Sequence[Record], title: Callable[[str], str]) -> tuple[Panel, ...]:
+    """A panel for each kind of transitions, named after its task and its curve."""
+    tasks = {record.task: record.compared for record in records if record.compared}
+    return tuple(
+        Panel(f"{task} {metric}", kind if len(tasks) == 1 else f"{title(task)}: {kind}")
+        for task, kinds in tasks.items()
+        for metric, kind in zip(ratio.KINDS, kinds, strict=True)
+    )
+
+
+def left_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
+    """What is left of the bonus of either kind, in per cent of its start, a panel for each kind."""
+    series: list[Series] = []
+    for metric in ratio.KINDS:
+
+        def share(record: Record, metric: str = metric) -> np.ndarray | None:
+            start = ratio.at_the_start(record, metric)[:, None]
+            return None if not start.all() else np.asarray(record.curves[metric], float) / start
+
+        comparing = [record for record in records if record.compared]
+        found = curve(comparing, metric, "", "", "", scale=100.0, log=True, values=share)
+        series += [replace(each, task=f"{each.task} {metric}") for each in found.series]
+    note = (
+        "Mean raw bonus of each kind of transitions, in per cent of what it was in the first rollout. Read it beside "
+        "the ratio: two bonuses that have both vanished are alike whatever the method."
+    )
+    return (Curves("left", "What is left of each bonus", "%", note, tuple(series), log=True),) if series else ()
 
 
 def curve(
@@ -61,6 +113,8 @@ def curve(
     *,
     scale: float = 1.0,
     top: float | None = None,
+    log: bool = False,
+    ideal: float | None = None,
     values: Callable[[Record], np.ndarray | None] | None = None,
 ) -> Curves:
     """A metric of all records that have it."""
@@ -70,16 +124,21 @@ def curve(
         if data is None:
             continue
         at = thinned(len(record.steps), MOST_POINTS)
+        at = np.union1d(0, at) if log else at
         data = np.asarray(data, float)[:, at] * scale
         low, high = statistics.band(data) or ((), ())
         if metric.startswith("coverage/"):
             low, high = np.clip(low, 0, record.most(metric)), np.clip(high, 0, record.most(metric))
         elif top is not None:
             low, high = np.clip(low, 0, top), np.clip(high, 0, top)
+        elif log:
+            # Zero has no place on the axis: the band ends at the lowest run there.
+            data = positive(data)
+            low = np.maximum(low, np.nanmin(data, axis=0, initial=np.inf)) if len(low) else low
         own = {seed: numbers(row) for seed, row in zip(record.seeds, data, strict=True)}
         steps = tuple(int(step) for step in record.steps[at])
         series.append(Series(record.task, record.label, steps, numbers(data.mean(0)), numbers(low), numbers(high), own))
-    return Curves(metric, title, unit, note, tuple(series), top)
+    return Curves(metric, title, unit, note, tuple(series), top, log, ideal)
 
 
 def numbers(values: Any, digits: int = 4) -> tuple[float, ...]:

@@ -8,9 +8,20 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..experiments.published import CHEETAH_TEXT, CODE, MAZE_TEXT, METRIC, STEPS, measured, published
-from ..experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, PLAIN
-from . import statistics
+from ..experiments.published import (
+    CHEETAH_TEXT,
+    CODE,
+    MAZE_TEXT,
+    METRIC,
+    MNIST_TEXT,
+    RATIO,
+    STEPS,
+    measured,
+    published,
+)
+from ..experiments.registry import TASKS
+from ..experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN
+from . import ratio, statistics
 from .record import Record
 
 EVERYWHERE = (PLAIN, FROZEN, EVOLVING)
@@ -47,6 +58,13 @@ MORE_TESTS = (
     "scatter as ours do; a rounded one is taken to be within 1. “Far below 100 %” is read as a mean below 6 of the 7 "
     "cells, and below LBS."
 )
+#: How claims about ratios are decided.
+RATIO_TEST = (
+    f"Decided by the 95 % interval of the mean over seeds of the ratio in the last tenth of training. Near 1: between "
+    f"{ratio.NEAR[0]:g} and {ratio.NEAR[1]:g}, i.e. at most a quarter more for either kind; above 1: more than "
+    f"{ratio.NEAR[1]:g}. The paper gives no numbers, so these borders are ours. “Held”: the whole interval is where it "
+    "is claimed to be. “Not held”: none of it is. “Open”: it lies across a border."
+)
 
 
 @dataclass(frozen=True)
@@ -54,17 +72,20 @@ class Side:
     """What is compared: a line's coverage on a task, in the end, after `steps`, or as a share of it without noise.
 
     Or, of the same: the steps until all cells were visited (`speed`), the share of runs that had visited all (`whole`).
+    Or how much more one kind of transitions is paid than another, in the end (`ratio`).
     """
 
     label: str
     task: str
     steps: int | None = None
     relative: bool = False
-    measure: Literal["coverage", "speed", "whole"] = "coverage"
+    measure: Literal["coverage", "speed", "whole", "ratio"] = "coverage"
 
     def describe(self) -> str:
         """In words."""
         when = "" if self.steps is None else f" at {self.steps:,} steps"
+        if self.measure == "ratio":
+            return f"ratio of {self.label} on {self.task}"
         if self.measure == "speed":
             return f"thousands of steps of {self.label} to all cells of {self.task}"
         if self.measure == "whole":
@@ -89,16 +110,24 @@ class Mark:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Left is claimed to be `greater` than right, or `not less`; of runs, that `every` one is as the right's are."""
+    """Left is claimed to be `greater` than right, or `not less`; of runs, that `every` one is as the right's are.
+
+    Of a ratio, that it is `near` 1.
+    """
 
     left: Side | Mark
     right: Side | Mark
-    claim: Literal["greater", "not less", "every"] = "greater"
+    claim: Literal["greater", "not less", "every", "near"] = "greater"
 
     @property
     def sides(self) -> tuple[Side, ...]:
         """The lines in it."""
         return tuple(side for side in (self.left, self.right) if isinstance(side, Side))
+
+    @property
+    def of_ratio(self) -> bool:
+        """Whether it is about a ratio of bonuses."""
+        return any(side.measure == "ratio" for side in self.sides)
 
     @property
     def usual(self) -> bool:
@@ -122,11 +151,13 @@ class Outcome:
     comparison: Comparison
     left: float
     right: float
-    p: float
+    #: None of a ratio, which its interval decides.
+    p: float | None
     #: None where it makes no sense: of shares, and against a handful of runs.
     improvement: float | None
     shown: bool
     contradicted: bool
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -289,6 +320,22 @@ CLAIMS: tuple[PaperClaim, ...] = (
         RIDE_WHERE,
         (*against("ride", ("lbs",), (ANT_MAZE,), claim="not less"), *against("lbs", ("ride",), (HALF_CHEETAH,))),
     ),
+    *(
+        PaperClaim(
+            f"In the end {name} pays for what no model can foresee as much as for what one can",
+            MNIST_TEXT,
+            (Comparison(Side(method, MNIST, measure="ratio"), Mark("1", 1.0), "near"),),
+        )
+        for method, name in (("lbs", "LBS"), ("disagreement", "Disagreement"))
+    ),
+    *(
+        PaperClaim(
+            f"{method.upper()} still pays more for what no model can foresee in the end",
+            MNIST_TEXT,
+            (Comparison(Side(method, MNIST, measure="ratio"), Mark(f"{ratio.NEAR[1]:g}", ratio.NEAR[1])),),
+        )
+        for method in ("icm", "rnd")
+    ),
 )
 
 
@@ -297,28 +344,36 @@ def judge(records: Sequence[Record], metric: str | None) -> list[Judged]:
 
     Nothing is judged where the lines stand on unequal ground (other presets or other lengths of training), nor where
     training was not as long as the paper's; a line with settings of its own is not the paper's method. A line that has
-    lost seeds is judged by those that are left, except that "every run" cannot be shown then.
+    lost seeds is judged by those that are left, except that "every run" cannot be shown then. Where the paper does not
+    say how long its runs were, ours must be as long as a full run is by default.
     """
     as_long = all(record.budget == STEPS.get(record.task, record.budget) for record in records)
-    if metric is None or len({record.preset for record in records}) > 1 or not as_long:
+    if len({record.preset for record in records}) > 1 or not as_long:
         return []
     found = {(record.label, record.task): record for record in records if record.published_as == record.label}
-    judged = against_authors(found, metric)
+    judged = against_authors(found, metric) if metric else []
     for claim in CLAIMS:
         labels = {side.label for comparison in claim.comparisons for side in comparison.sides}
         if not labels <= {label for label, _ in found}:
             continue
         testable = [c for c in claim.comparisons if all(usable(side, found, counted_in(c, metric)) for side in c.sides)]
         if testable:
-            outcomes = compare(testable, found, metric)
+            outcomes = compare(testable, found, metric or METRIC)
             missing = len(claim.comparisons) - len(testable)
             judged.append(Judged(claim, verdict(outcomes, missing), outcomes, missing))
     return judged
 
 
-def counted_in(comparison: Comparison, metric: str) -> str:
+def counted_in(comparison: Comparison, metric: str | None) -> str:
     """The metric of a comparison: the paper's cells where it is about their number, else the one that headlines."""
-    return metric if comparison.usual else METRIC
+    if comparison.of_ratio:
+        return RATIO
+    return (metric or METRIC) if comparison.usual else METRIC
+
+
+def full(task: str) -> int:
+    """Steps of a full run."""
+    return TASKS[task].cls.budget if task in TASKS else 0
 
 
 def usable(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> bool:
@@ -326,6 +381,8 @@ def usable(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> 
     record = found.get((side.label, side.task))
     if record is None or metric not in record.curves or len(record.seeds) < 2 or record.budget < (side.steps or 0):
         return False
+    if side.measure == "ratio":
+        return len(record.seeds) >= statistics.FEWEST and record.budget >= full(record.task)
     plain = found.get((side.label, PLAIN))
     if not side.relative:
         return True
@@ -347,13 +404,30 @@ def values(side: Side, found: Mapping[tuple[str, str], Record], metric: str) -> 
 def compare(
     comparisons: Sequence[Comparison], found: Mapping[tuple[str, str], Record], metric: str
 ) -> tuple[Outcome, ...]:
-    """Test all comparisons of a claim together."""
+    """Test all comparisons of a claim together; those of ratios are decided by their intervals."""
+    if all(comparison.of_ratio for comparison in comparisons):
+        return tuple(by_interval(comparison, found) for comparison in comparisons)
     tested = [decide(comparison, found, counted_in(comparison, metric)) for comparison in comparisons]
     adjusted = statistics.holm([each.p for each in tested])
     return tuple(
         outcome(comparison, replace(each, p=float(p)))
         for comparison, each, p in zip(comparisons, tested, adjusted, strict=True)
     )
+
+
+def by_interval(comparison: Comparison, found: Mapping[tuple[str, str], Record]) -> Outcome:
+    """A ratio and where it is claimed to be: near 1, or above a mark."""
+    (side,), mark = comparison.sides, comparison.right
+    assert isinstance(mark, Mark)
+    final = ratio.in_the_end(found[side.label, side.task])
+    limits = ratio.interval(final)
+    place = ratio.place(limits)
+    shown = place == ("near 1" if comparison.claim == "near" else "above")
+    # An interval that reaches up to the border from below is against "above" as one inside is.
+    outside = (
+        place in ("above", "below") if comparison.claim == "near" else limits is not None and limits[1] <= mark.value
+    )
+    return Outcome(comparison, float(final.mean()), mark.value, None, None, shown, outside, limits)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,10 @@ class Curves:
     series: tuple[Series, ...]
     #: Top of the vertical axis; None: what the data need.
     top: float | None = None
+    #: Whether the vertical axis is logarithmic; what is not positive is then left out.
+    log: bool = False
+    #: A value to draw a line at, called the ideal.
+    ideal: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,38 @@ class Maps:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A transition as two pictures, each the address of a PNG (`data:...`), empty where there is none to show."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Payment:
+    """What a line pays for each sample at one moment; `shades` from -4 to 4 say how that compares with its usual."""
+
+    label: str
+    moment: str
+    values: tuple[str, ...]
+    shades: tuple[int, ...]
+    ratio: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Transitions of two kinds, the first `first` of them of the first kind, and what every line pays for them."""
+
+    task: str
+    title: str
+    kinds: tuple[str, str]
+    first: int
+    samples: tuple[Sample, ...]
+    payments: tuple[Payment, ...]
+    note: str
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim of the paper, what was found, and the comparisons behind the verdict (`held`, `not held`, `open`)."""
 
@@ -159,3 +195,7 @@ class Content:
     runs: tuple[Table, ...]
     command: str
     version: str
+    #: Of tasks that compare two kinds of transitions: results, what is left of both bonuses, sample transitions.
+    ratios: tuple[Table, ...] = ()
+    left: tuple[Curves, ...] = ()
+    galleries: tuple[Gallery, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .content import Content, Curves, Map, Maps, Series
+from ..experiments.published import RATIO
+from .content import Content, Curves, Gallery, Map, Maps, Series
+from .ratio import NEAR
 
 #: Above so many lines curves can no longer be told apart, and only the final values are drawn.
 MOST_CURVES = 9
@@ -31,12 +35,17 @@ def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
     drawings: list[tuple[str, Callable[[Path], None]]] = []
     few = len(content.lines) <= MOST_CURVES
     if content.curves and few:
-        first = "coverage" if content.curves[0].key.startswith("coverage/") else "bonus"
-        drawings.append((first, lambda stem: curves(content, content.curves[0], stem)))
+        first = {"coverage": "coverage", "ratio": "ratio"}.get(content.curves[0].key.partition("/")[0], "bonus")
+        draw_first = ratio_curves if first == "ratio" else curves
+        drawings.append((first, lambda stem: draw_first(content, content.curves[0], stem)))
     if content.noise and few:
         drawings.append(("noise", lambda stem: curves(content, content.noise[0], stem)))
     if any(row.metric.startswith("coverage/") for row in rows):
         drawings.append(("final", lambda stem: final(content, rows, stem)))
+    if any(row.metric == RATIO for row in rows):
+        drawings.append(("ratio-final", lambda stem: ratio_final(content, rows, stem)))
+    if content.galleries:
+        drawings.append(("samples", lambda stem: samples(content, content.galleries[0], stem)))
     if content.occupancy and few:
         drawings.append(("occupancy", lambda stem: maps(content, content.occupancy[0], stem)))
     if content.surprise and few:
@@ -81,8 +90,7 @@ def titles(content: Content) -> dict[str, str]:
 
 def curves(content: Content, quantity: Curves, stem: Path) -> None:
     """Mean over training with a 95 % band over seeds, a panel for each task."""
-    tasks = list(dict.fromkeys(series.task for series in quantity.series))
-    look = looks(content)
+    tasks, look = tasks_of(quantity), looks(content)
     with canvas(stem, (1, len(tasks)), (4.4 * len(tasks) + 1.2, 3.9), sharey=True) as (figure, axes):
         for axis, task in zip(axes[0], tasks, strict=True):
             shown = [series for series in quantity.series if series.task == task]
@@ -97,6 +105,64 @@ def curves(content: Content, quantity: Curves, stem: Path) -> None:
         axes[0][0].set_ylabel(f"{quantity.title} ({quantity.unit})")
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
+    """The ratio over training, then what is left of the bonus of either kind, all logarithmic."""
+    panels = [(shown, task) for shown in (quantity, *content.left) for task in tasks_of(shown)]
+    look = looks(content)
+    with canvas(stem, (1, len(panels)), (4.5 * len(panels) + 1.0, 3.9)) as (figure, axes):
+        for axis, (shown, task) in zip(axes[0], panels, strict=True):
+            own = [series for series in shown.series if series.task == task]
+            for series in own:
+                draw_series(axis, series, look[series.label])
+            axis.set_yscale("log")
+            title = titles(content)[task] if len(tasks_of(shown)) > 1 else shown.title
+            axis.set_title(title if shown is quantity else f"Left of {title}", loc="left", fontweight="bold")
+            axis.set_xlabel("environment steps (thousands)")
+            axis.set_ylabel("ratio of the bonuses" if shown is quantity else "bonus (% of its start)")
+            axis.set_xlim(0, max(max(series.steps) for series in own) / 1000)
+            axis.grid(axis="y", color="#dddddd", linewidth=0.6)
+            if shown.ideal is not None:
+                draw_ideal(axis, shown.ideal)
+        for drawn in (quantity, *content.left):
+            alike = [axis for axis, (shown, _) in zip(axes[0], panels, strict=True) if shown is drawn]
+            limits = [axis.get_ylim() for axis in alike]
+            for axis in alike:
+                axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+                round_ticks(axis.yaxis)
+        for axis, (shown, task) in zip(axes[0], panels, strict=True):
+            label_ends(axis, [series for series in shown.series if series.task == task], look)
+        figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def tasks_of(quantity: Curves) -> list[str]:
+    """The panels that a quantity is drawn in."""
+    return list(dict.fromkeys(series.task for series in quantity.series))
+
+
+def draw_ideal(axis: Any, value: float) -> None:
+    """A line across, and what it is."""
+    axis.axhline(value, color="#555555", linewidth=1.0, linestyle=(0, (5, 3)), zorder=1)
+    place = {"xy": (0.99, value), "xycoords": axis.get_yaxis_transform(), "textcoords": "offset points"}
+    axis.annotate("ideal", xytext=(0, -9), ha="right", fontsize=8, color="#555555", **place)
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, 0.92 * value), max(high, 1.08 * value))
+
+
+def round_ticks(axis: Any) -> None:
+    """Plain numbers on a logarithmic axis: powers of ten where there are several, else also 2 and 5 times them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    decades = np.log10(high / low)
+    factors = (
+        (1.0,) if decades >= 3 else (1.0, 2.0, 5.0) if decades >= 0.8 else (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 8.0)
+    )
+    axis.set_major_locator(LogLocator(subs=factors, numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def roomy(top: float, shown: Sequence[Series]) -> float:
@@ -114,17 +180,21 @@ def draw_series(axis: Any, series: Series, look: dict[str, Any]) -> None:
 
 def label_ends(axis: Any, shown: Sequence[Series], look: dict[str, dict[str, Any]]) -> None:
     """Names at the curves' ends instead of a legend, moved apart where they would overlap, and led back to them."""
-    low, high = axis.get_ylim()
+    limits = axis.get_ylim()
     left, right = axis.get_xlim()
+    log = axis.get_yscale() == "log"
+    low, high = np.log10(limits) if log else limits
     gap = 0.055 * (high - low)
-    ends = sorted((series.mean[-1], series.label) for series in shown)
+    known = [(series.mean[-1], series.label) for series in shown if np.isfinite(series.mean[-1])]
+    ends = sorted((float(np.log10(end)) if log else end, label) for end, label in known)
     for height, (end, label) in zip(apart([end for end, _ in ends], gap, high), ends, strict=True):
         colour, beside = look[label]["color"], right
+        heights = [10**end, 10**height] if log else [end, height]
         if abs(height - end) > gap / 2:
             beside = right + 0.05 * (right - left)
-            axis.plot([right, beside], [end, height], color=colour, linewidth=0.8, clip_on=False)
-        axis.text(beside, height, f" {short(label)}", va="center", color=colour, fontweight="bold", clip_on=False)
-    axis.set(xlim=(left, right), ylim=(low, high))
+            axis.plot([right, beside], heights, color=colour, linewidth=0.8, clip_on=False)
+        axis.text(beside, heights[1], f" {short(label)}", va="center", color=colour, fontweight="bold", clip_on=False)
+    axis.set(xlim=(left, right), ylim=limits)
 
 
 def short(label: str, most: int = 24) -> str:
@@ -147,7 +217,8 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
     """Final coverage of every line with its interval, beside the paper's mean, a panel for each task."""
     metric = content.curves[0].key
     own = [row for row in rows if row.metric == metric]
-    labels, tasks = [line.label for line in content.lines], list(titles(content))
+    labels = [line.label for line in content.lines]
+    tasks = [panel.name for panel in content.panels if panel.name in {row.task for row in own}]
     look = looks(content)
     size = (3.6 * len(tasks) + 2.0, 0.3 * len(labels) + 1.5)
     with canvas(stem, (1, len(tasks)), size, sharey=True, sharex=True) as (figure, axes):
@@ -166,6 +237,77 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
         note = "dots: runs; bar: mean and 95 % bootstrap interval"
         note += "; diamond: the paper's mean" if any(row.paper is not None for row in own) else ""
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def ratio_final(content: Content, rows: Sequence[Any], stem: Path) -> None:
+    """The ratio of every line in the end with its interval, and what counts as near 1, a panel for each task."""
+    own = [row for row in rows if row.metric == RATIO]
+    labels = [line.label for line in content.lines if line.label in {row.method for row in own}]
+    tasks, look = list(dict.fromkeys(row.task for row in own)), looks(content)
+    size = (5.2 * len(tasks) + 2.0, 0.3 * len(labels) + 1.7)
+    with canvas(stem, (1, len(tasks)), size, sharey=True, sharex=True) as (figure, axes):
+        for axis, task in zip(axes[0], tasks, strict=True):
+            axis.axvspan(*NEAR, color="#e3f4ea", linewidth=0, zorder=0)
+            axis.axvline(1.0, color="#555555", linewidth=1.0, linestyle=(0, (5, 3)), zorder=1)
+            for row in own:
+                if row.task == task:
+                    draw_final(axis, row, labels.index(row.method), look[row.method]["color"])
+            axis.set_xscale("log")
+            axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
+            axis.set_xlabel("ratio of the bonuses in the end")
+            round_ticks(axis.xaxis)
+            axis.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
+        axes[0][0].set_ylim(len(labels) - 0.5, -0.5)
+        figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        note = f"dots: runs; bar: mean and 95 % bootstrap interval; green: near 1, {NEAR[0]:g} to {NEAR[1]:g}"
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def samples(content: Content, shown: Gallery, stem: Path) -> None:
+    """Sample transitions above what each line pays for them, at the start and in the end."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+    from matplotlib.patches import Rectangle
+
+    count, lines, look = len(shown.samples), shown.payments, looks(content)
+    # A gap between the two kinds, and room for the ratio at the end.
+    places = [k + (0.35 if k >= shown.first else 0.0) for k in range(count)]
+    shades = LinearSegmentedColormap.from_list("shades", ["#66aad1", "#f1f2ef", "#edbb4d"])
+    names = 0.14 * max(len(short(paid.label)) for paid in lines)
+    with canvas(stem, (1, 1), (0.62 * (count + 2.5 + names), 0.27 * len(lines) + 2.6)) as (figure, axes):
+        axis = axes[0][0]
+        axis.set_axis_off()
+        axis.set(xlim=(-1.3 - names, count + 1.2), ylim=(len(lines) - 0.4, -5.6))
+        for k, sample in enumerate(shown.samples):
+            for address, height in ((sample.before, -3.9), (sample.after, -1.6)):
+                if address:
+                    picture = OffsetImage(pixels(address), zoom=1.05, cmap="gray", interpolation="nearest")
+                    axis.add_artist(AnnotationBbox(picture, (places[k], height), frameon=False, pad=0))
+            axis.text(places[k], -2.75, "↓", ha="center", va="center", fontsize=9, color="#555555")
+        for kind, ks in zip(shown.kinds, (places[: shown.first], places[shown.first :]), strict=True):
+            axis.text(float(np.mean(ks)), -5.3, kind, ha="center", va="center", fontweight="bold")
+        axis.text(places[-1] + 1.1, -0.8, "ratio", ha="center", va="center", fontsize=8.5, color="#555555")
+        for row, paid in enumerate(lines):
+            if paid.moment == "start":
+                bold = {"color": look[paid.label]["color"], "fontweight": "bold"}
+                axis.text(-1.25 - names, row, short(paid.label), va="center", **bold)
+            axis.text(-0.6, row, paid.moment, ha="right", va="center", fontsize=8.5, color="#555555")
+            for place, value, shade in zip(places, paid.values, paid.shades, strict=True):
+                box = {"facecolor": shades((shade + 4) / 8), "linewidth": 0}
+                axis.add_patch(Rectangle((place - 0.48, row - 0.45), 0.96, 0.9, **box))
+                axis.text(place, row, value, ha="center", va="center", fontsize=8)
+            axis.text(places[-1] + 1.1, row, paid.ratio, ha="center", va="center", fontsize=8.5, fontweight="bold")
+        figure.suptitle(f"{shown.title}: what single transitions are paid", x=0.01, ha="left", fontweight="bold")
+        note = f"raw bonus, median over seeds; orange: more than the line then pays for {shown.kinds[1]}, blue: less"
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def pixels(address: str) -> np.ndarray:
+    """The picture that an address of a PNG holds."""
+    from matplotlib.image import imread
+
+    return imread(io.BytesIO(base64.b64decode(address.partition(",")[2])), format="png")
 
 
 def draw_final(axis: Any, row: Any, height: int, colour: str) -> None:

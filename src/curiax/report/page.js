@@ -334,14 +334,14 @@
         shown.length ? panels : nothingShown(),
       );
       if (!shown.length) return;
-      const range = valueRange(curves, shown, state.everyRun);
+      const axis = verticalAxis(curves, shown, state.everyRun);
       const figures = tasksOf(curves.series).map((panel) => [panel, element("figure", { class: "panel" })]);
       panels.append(...figures.map(([, figure]) => figure));
       for (const [panel, figure] of figures) {
         const series = shown.filter((item) => item.task === panel.name);
         const steps = curves.series.filter((item) => item.task === panel.name).flatMap((item) => item.steps);
         figure.append(element("figcaption", {}, panel.title));
-        figure.append(curveChart(curves, panel, series, steps, range, state.everyRun, figure.clientWidth));
+        figure.append(curveChart(curves, panel, series, steps, axis, state.everyRun, figure.clientWidth));
       }
     }
 
@@ -358,8 +358,8 @@
     }).observe(host);
   }
 
-  /** Bottom and top of the vertical axis, the same for all tasks, so that panels can be compared. */
-  function valueRange(curves, shown, everyRun) {
+  /** Ticks of the vertical axis and each value's place on it, 0 to 1; the same for all tasks, to compare panels. */
+  function verticalAxis(curves, shown, everyRun) {
     const values = shown.flatMap((series) => [
       ...series.mean,
       ...series.low,
@@ -367,6 +367,12 @@
       ...(everyRun ? Object.values(series.seeds).flat() : []),
     ]);
     const known = values.filter((value) => value !== null);
+    if (curves.log) return logAxis([...known, ...(curves.ideal === null ? [] : [curves.ideal / 1.08])]);
+    const [low, high] = evenRange(curves, known);
+    return { ticks: ticksBetween(low, high, 5), place: (value) => (value - low) / (high - low) };
+  }
+
+  function evenRange(curves, known) {
     const low = known.reduce((least, value) => Math.min(least, value), 0);
     const top = curves.top ?? known.reduce((most, value) => Math.max(most, value), -Infinity);
     if (!(top > low)) return [low, low + 1];
@@ -376,16 +382,33 @@
     return [Math.floor(low / gap + 1e-9) * gap, curves.top ?? roundUp(top)];
   }
 
+  /** Powers of ten where there are some, else 1, 2 and 5 times them, else round numbers. */
+  function logAxis(values) {
+    const known = values.filter((value) => value > 0);
+    const most = known.reduce((high, value) => Math.max(high, value), 1e-12);
+    const least = known.reduce((low, value) => Math.min(low, value), most);
+    const [low, high] = [least / 1.08, most * 1.08];
+    const powers = [];
+    for (let k = Math.floor(Math.log10(low)); k <= Math.log10(high); k++) powers.push(10 ** k);
+    const among = (factors) =>
+      powers
+        .flatMap((power) => factors.map((factor) => Number((factor * power).toPrecision(6))))
+        .filter((tick) => tick >= low && tick <= high);
+    const choices = [among([1]), among([1, 2, 5]), ticksBetween(low, high, 5)];
+    const ticks = choices.find((found) => found.length > 2) ?? choices[2];
+    return { ticks, place: (value) => Math.log(value / low) / Math.log(high / low) };
+  }
+
   /** One panel: axes, bands, lines, and the rule that reads values. */
-  function curveChart(curves, panel, shown, allSteps, [low, high], everyRun, width) {
+  function curveChart(curves, panel, shown, allSteps, axis, everyRun, width) {
     const height = clamp(Math.round(width * 0.72), 210, 340);
-    const rows = ticksBetween(low, high, 5);
+    const rows = axis.ticks;
     const longest = Math.max(...rows.map((tick) => inWords(tick).length));
     const frame = { left: 12 + 6.6 * longest, right: width - 14, top: 24, bottom: height - 38 };
     const last = allSteps.reduce((most, step) => Math.max(most, step), 1);
     const first = allSteps.reduce((least, step) => Math.min(least, step), 0);
     const x = (step) => frame.left + ((step - first) / (last - first)) * (frame.right - frame.left);
-    const y = (value) => frame.bottom - ((value - low) / (high - low)) * (frame.bottom - frame.top);
+    const y = (value) => frame.bottom - axis.place(value) * (frame.bottom - frame.top);
 
     const chart = shape("svg", {
       class: everyRun ? "every-run" : null,
@@ -395,6 +418,7 @@
       "aria-label": `${curves.title}, ${panel.title}: ${shown.length} lines over training. Arrow keys read values.`,
     });
     chart.append(axes(frame, rows, ticksBetween(first / 1000, last / 1000, width < 300 ? 4 : 6), x, y, curves.unit));
+    if (curves.ideal !== null) chart.append(idealLine(frame, y(curves.ideal)));
     const groups = shown.map((series) => drawnSeries(series, x, y, everyRun));
     chart.append(...groups.map((group) => group.band), ...groups.map((group) => group.lines));
     readValues(chart, curves, panel, shown, frame, x, y, everyRun);
@@ -422,6 +446,15 @@
       shape("text", { x: 0, y: 11 }, unit),
     );
     return group;
+  }
+
+  function idealLine(frame, height) {
+    return shape(
+      "g",
+      { class: "ideal", "aria-hidden": "true" },
+      shape("line", { x1: frame.left, x2: frame.right, y1: height, y2: height }),
+      shape("text", { x: frame.right, y: height + 13, "text-anchor": "end" }, "ideal"),
+    );
   }
 
   function drawnSeries(series, x, y, everyRun) {
@@ -818,6 +851,17 @@
     return `${axis.name} ${edge(part)} to ${edge(part + 1)}`;
   }
 
+  // ---- Sample transitions ----
+
+  /** Rows of a gallery: each line's swatch before its name, and gone where the line is switched off. */
+  function galleryView(table) {
+    const rows = [...table.querySelectorAll("[data-of]")];
+    for (const row of rows.filter((row) => row.classList.contains("start"))) {
+      row.querySelector("th").prepend(swatch(row.dataset.of));
+    }
+    return { draw: () => rows.forEach((row) => (row.hidden = hidden.has(row.dataset.of))) };
+  }
+
   // ---- Tables and printing ----
 
   /** Hints of cells in our tooltip, which keyboards and fingers reach, instead of the browser's. */
@@ -852,6 +896,7 @@
     const { curves, maps } = host.dataset;
     views.push(curves ? curveView(host, numbers[curves]) : mapView(host, numbers[maps]));
   }
+  views.push(...[...document.querySelectorAll(".gallery")].map(galleryView));
   linesChanged();
   document.querySelectorAll(".hint").forEach(upgradeHint);
   unfoldForPrinting();

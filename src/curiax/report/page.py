@@ -41,7 +41,7 @@ def page(content: Content) -> str:
 def check(content: Content) -> None:
     """Refuses curves and maps that no line or panel of the page would ever show."""
     labels, tasks = [line.label for line in content.lines], [panel.name for panel in content.panels]
-    drawn = [item for curves in (*content.curves, *content.noise) for item in curves.series]
+    drawn = [item for curves in (*content.curves, *content.left, *content.noise) for item in curves.series]
     drawn += [item for maps in (*content.occupancy, *content.surprise) for item in maps.maps]
     refuse("lines", (item.label for item in drawn), labels)
     refuse("panels", (item.task for item in drawn), tasks)
@@ -71,7 +71,7 @@ def digest(text: str) -> str:
 def numbers(content: Content) -> dict[str, Any]:
     """What the script draws."""
     names = ("lines", "panels", "curves", "noise", "occupancy", "surprise")
-    return {name: plain(getattr(content, name)) for name in names}
+    return {name: plain(getattr(content, name)) for name in (*names, *(["left"] if content.left else []))}
 
 
 def plain(value: Any) -> Any:

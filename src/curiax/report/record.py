@@ -22,6 +22,7 @@ from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
+from ..experiments.published import RATIO
 from ..experiments.registry import METHODS, TASKS
 
 if TYPE_CHECKING:
@@ -123,6 +124,12 @@ class Record:
         found = [key for key in self.curves if key.startswith("coverage/")]
         return name if name in found else next(iter(found), None)
 
+    @property
+    def compared(self) -> tuple[str, str] | None:
+        """The two kinds of transitions whose bonuses the task compares, or None."""
+        kinds = self.facts.get("compared")
+        return (kinds[0], kinds[1]) if kinds and RATIO in self.curves else None
+
     def final(self, metric: str) -> np.ndarray:
         """Each seed's last value `[S]`."""
         return self.curves[metric][:, -1]
@@ -176,6 +183,9 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
 
     steps = array("step")[0]
     at, moments = thinned(len(steps), POINTS), thinned(len(steps), MOMENTS)
+    if RATIO in table.columns:
+        # What is left of a bonus is a share of the very first one.
+        at, moments = np.union1d(0, at), np.union1d(0, moments)
     curves, maps = {}, {}
     for name in table.columns:
         if not name.startswith((*KEPT, "occupancy/")):
@@ -183,6 +193,9 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         values = array(name)
         if name.startswith("samples/"):
             maps[name] = np.median(values[:, moments], axis=0)
+            continue
+        if name.startswith("ratio/"):
+            curves[name] = averaged(values, at)
             continue
         if name.startswith("probe/"):
             # Medians: now and then a model pays thousands for a far state, which would drown all else in a mean.
@@ -197,7 +210,14 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
     facts |= {name: dict(manifest[name]) for name in ("lost", "masked") if manifest.get(name)}
+    facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
     return Record(facts, steps[at], curves, steps[moments], maps)
+
+
+def averaged(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Curves `[S, N]` at some of their points `[K]`, each the mean since the point before: batches are small."""
+    sums = np.cumsum(values.astype(float), axis=1)[:, at]
+    return np.diff(sums, axis=1, prepend=0.0) / np.diff(at, prepend=-1)
 
 
 def mean_paid(paid: np.ndarray, visits: np.ndarray, moments: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The rows of a suite's table: each line's final coverage on each task, beside what is published."""
+"""The rows of a suite's table: each line's final coverage on each task, or ratio, beside what is published."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..experiments.published import PUBLISHED_CHANGES, Published, described, measured, published
+from ..experiments.published import PUBLISHED_CHANGES, RATIO, Published, described, measured, published
 from ..experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
-from . import statistics
+from . import ratio, statistics
 from .record import Record
 
 #: Below this coverage (%) a run counts as collapsed...
@@ -73,9 +73,14 @@ class Row:
 
 
 def rows(records: Sequence[Record], suite: str) -> list[Row]:
-    """For each record a row of every coverage, then a row of the change against the task without noise."""
+    """For each record a row of every coverage, then a row of the change against the task without noise.
+
+    For one that compares two kinds of transitions, the ratio in the end, and of each kind the bonus at the start and
+    in the end, and what is left of it.
+    """
     table = []
     for record in records:
+        table += ratio_rows(record, suite) if record.compared else []
         for metric in sorted(name for name in record.curves if name.startswith("coverage/")):
             table.append(coverage_row(record, metric, suite))
     return table + changes(records, table, suite)
@@ -112,6 +117,48 @@ def coverage_row(record: Record, metric: str, suite: str) -> Row:
         iqm_low=iqm_low,
         iqm_high=iqm_high,
         collapsed=fallen(record, metric),
+        preset=record.preset,
+        steps=record.budget,
+        values=tuple(values.tolist()),
+        paper_words=said.words if said else "",
+    )
+
+
+def ratio_rows(record: Record, suite: str) -> list[Row]:
+    """The ratio in the end; of each kind `start`, `end` and `left`, which is missing where the bonus began with 0."""
+    found = {RATIO: ratio.in_the_end(record)}
+    for kind in ratio.KINDS:
+        name = kind.removeprefix("ratio/")
+        found |= {f"{name}/start": ratio.at_the_start(record, kind), f"{name}/end": ratio.in_the_end(record, kind)}
+        found |= {f"{name}/left": ratio.left(record, kind)}
+    return [value_row(record, metric, values, suite) for metric, values in found.items() if np.isfinite(values).all()]
+
+
+def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Row:
+    """A value of each seed; the verdict on a ratio is where its interval lies."""
+    limits = ratio.interval(values)
+    middle = statistics.interval(values, "iqm") or (None, None)
+    said = described(record.task, record.published_as, metric)
+    return Row(
+        suite=suite,
+        task=record.task,
+        method=record.label,
+        metric=metric,
+        seeds=len(values),
+        mean=float(values.mean()),
+        ci_low=limits[0] if limits else None,
+        ci_high=limits[1] if limits else None,
+        paper=None,
+        verdict=ratio.place(limits) if metric == RATIO else "",
+        p=None,
+        resolution=None,
+        paper_seeds=None,
+        authors=(),
+        authors_verdict="",
+        iqm=statistics.iqm(values) if len(values) > 1 else None,
+        iqm_low=middle[0],
+        iqm_high=middle[1],
+        collapsed=(),
         preset=record.preset,
         steps=record.budget,
         values=tuple(values.tolist()),

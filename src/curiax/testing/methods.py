@@ -24,7 +24,7 @@ SPECS: dict[str, Spec] = {
     "vector, Box of 3": Spec((4,), Box((-1.0,) * 3, (1.0,) * 3), 6),
     "vector, Box of 1": Spec((2,), Box((-1.0,), (1.0,)), 6),
     "vector, Discrete": Spec((3,), Discrete(4), 6),
-    "image, Discrete": Spec((5, 5, 2), Discrete(3), 6),
+    "image, Discrete": Spec((6, 6, 2), Discrete(3), 6),
 }
 T, N = 7, 3
 

@@ -40,7 +40,7 @@ class LoopSettings:
             clipped to the action space.
         extrinsic_weight: η_e, weight of the task's reward.
         intrinsic_weight: η_i, weight of the scaled bonus.
-        normalise_obs: standardise observations by running statistics.
+        normalise_obs: standardise observations by running statistics; by default all but images in 0..1.
         obs_clip: bound of standardised observations.
         obs_epsilon: added to the variance before the root.
         coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.

@@ -1,0 +1,255 @@
+"""Reports on tasks that compare the bonuses of two kinds of transitions: numbers, claims, pictures and words."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from synthetic import KINDS, SAMPLES, compared_manifest, compared_metrics, manifest, metrics
+
+from curiax.cli._tables import print_content
+from curiax.envs import NoisyMNIST
+from curiax.experiments.progress import headline
+from curiax.experiments.published import DESCRIBED, RATIO
+from curiax.experiments.registry import TASKS
+from curiax.experiments.suites import MNIST, PLAIN
+from curiax.report import ratio, samples, statistics
+from curiax.report.assemble import assemble, distinct
+from curiax.report.charts import left_curves, ratio_curves
+from curiax.report.claims import judge
+from curiax.report.content import Content
+from curiax.report.publish import publish, verify
+from curiax.report.record import Heading, Record, condense
+from curiax.report.table import rows
+
+HEADING = Heading("Two kinds", "A lead.", "mnist", "lbs", "curiax reproduce mnist")
+FULL = TASKS[MNIST].cls.budget
+
+
+def bonuses(end: float, seeds: int = 8, count: int = 50, spread: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
+    """Bonuses `[S, N]` that fall to some hundredths while their ratio goes from 2 to about `end`."""
+    rng = np.random.default_rng(round(1000 * end))
+    time = np.linspace(0, 1, count)
+    second = 5.0 * np.exp(-4 * time) * rng.uniform(0.9, 1.1, (seeds, count))
+    own = end * np.exp(spread * np.linspace(-1, 1, seeds))[:, None]
+    return second * (own + (2 - own) * np.exp(-20 * time)), second
+
+
+def made(method: str, end: float, steps: int = FULL // 50, seeds: int = 8, **changes: Any) -> Record:
+    first, second = bonuses(end, seeds, changes.pop("count", 50), changes.pop("spread", 0.02))
+    facts = compared_manifest(method, range(seeds), first.shape[1], **changes)
+    return condense(facts, compared_metrics(first, second, range(seeds), steps))
+
+
+def papers(**ends: float) -> list[Record]:
+    """As the paper has it, but for what is said otherwise."""
+    return [
+        made(method, end) for method, end in ({"lbs": 1.0, "disagreement": 1.1, "icm": 1.8, "rnd": 2.5} | ends).items()
+    ]
+
+
+def content(records: list[Record]) -> Content:
+    kept = distinct(records)
+    return assemble(kept, rows(kept, "s"), HEADING)
+
+
+def verdicts(records: list[Record]) -> list[str]:
+    """Of LBS, Disagreement, ICM and RND."""
+    return [judged.verdict for judged in judge(records, None)]
+
+
+# --- numbers ----------------------------------------------------------------------------------------------
+
+
+def test_rows_are_what_numpy_makes_of_the_bonuses() -> None:
+    first, second = bonuses(1.3)
+    table = {row.metric: row for row in rows([made("icm", 1.3)], "s")}
+    # Exactly as the table of metrics has them, which is in single precision.
+    first, second, ratios = (x.astype(np.float32).astype(float) for x in (first, second, first / second))
+    late = slice(45, 50)
+    expected = {
+        RATIO: ratios[:, late].mean(1),
+        "first/start": first[:, 0],
+        "first/end": first[:, late].mean(1),
+        "first/left": 100 * first[:, late].mean(1) / first[:, 0],
+        "second/start": second[:, 0],
+        "second/end": second[:, late].mean(1),
+        "second/left": 100 * second[:, late].mean(1) / second[:, 0],
+    }
+    assert set(table) == set(expected)
+    for metric, values in expected.items():
+        np.testing.assert_allclose(table[metric].values, values, rtol=1e-6)
+        assert table[metric].mean == pytest.approx(values.mean(), rel=1e-6)
+        assert (table[metric].ci_low, table[metric].ci_high) == pytest.approx(statistics.interval(values), rel=1e-5)
+    assert table[RATIO].paper_words == "above 1"
+    assert table[RATIO].paper is table[RATIO].p is None
+
+
+def test_a_long_run_keeps_its_very_first_bonus_and_all_of_its_last_tenth() -> None:
+    """Curves are thinned to a hundred points: each is the mean since the one before."""
+    first, second = bonuses(1.3, seeds=2, count=1000)
+    record = made("icm", 1.3, steps=FULL // 1000, seeds=2, count=1000)
+    assert len(record.steps) == 101
+    assert record.moments[0] == record.steps[0] == FULL // 1000
+    np.testing.assert_allclose(ratio.at_the_start(record, "ratio/first"), first[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(ratio.in_the_end(record, "ratio/second"), second[:, 900:].mean(1), rtol=1e-6)
+    np.testing.assert_allclose(ratio.in_the_end(record), (first / second)[:, 900:].mean(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("interval", "place"),
+    [
+        ((0.8, 1.25), "near 1"),
+        ((1.0, 1.3), "undecided"),
+        ((0.7, 1.4), "undecided"),
+        ((1.26, 3.0), "above"),
+        ((0.2, 0.79), "below"),
+        (None, "untested"),
+    ],
+)
+def test_a_ratio_is_where_all_of_its_interval_is(interval: tuple[float, float] | None, place: str) -> None:
+    assert ratio.place(interval) == place
+
+
+def test_twice_as_much_is_as_far_from_1_as_half_as_much() -> None:
+    far = ratio.distance(np.array([2.0, 0.5, 1.0, 0.0]))
+    np.testing.assert_allclose(far, [np.log(2), np.log(2), 0.0, np.inf])
+    # Closer is better: neither the higher nor the lower ratio as such.
+    (table,) = content([made("lbs", 1.0), made("icm", 1.6), made("rnd", 0.5)]).statistics
+    assert table.header[-1] == "P(closer to 1 than lbs)"
+    assert [row[-1].text for row in table.rows] == ["–", "0.00 [0.00, 0.00]", "0.00 [0.00, 0.00]"]
+
+
+def test_a_bonus_that_began_with_nothing_has_no_share_left() -> None:
+    zeros = np.zeros((3, 50))
+    frame = compared_metrics(zeros + 1, zeros + 1, range(3), FULL // 50)
+    frame = frame.with_columns(**{"ratio/second": frame["ratio/second"] * 0})
+    record = condense(compared_manifest("lbs", range(3), 50), frame)
+    assert "second/left" not in {row.metric for row in rows([record], "s")}
+    assert content([record]).ratios[1].rows[0][-1].text == "–"
+    assert [series.task for series in left_curves([record])[0].series] == [f"{MNIST} ratio/first"]
+
+
+def test_curves_start_at_the_whole_bonus_and_stay_on_a_logarithmic_axis() -> None:
+    (ratios,), (left,) = ratio_curves([made("lbs", 1.0)]), left_curves([made("lbs", 1.0)])
+    assert ratios.log
+    assert left.log
+    assert (ratios.ideal, left.ideal) == (1.0, None)
+    assert [series.task for series in left.series] == [f"{MNIST} ratio/first", f"{MNIST} ratio/second"]
+    for series in left.series:
+        assert series.mean[0] == series.low[0] == series.high[0] == 100.0
+        assert min(series.low) > 0
+
+
+# --- claims -----------------------------------------------------------------------------------------------
+
+
+def test_claims_hold_where_the_ratios_are_the_papers() -> None:
+    assert verdicts(papers()) == ["held"] * 4
+
+
+def test_claims_fail_and_stay_open_by_the_interval() -> None:
+    assert verdicts(papers(lbs=1.6, disagreement=0.6, icm=1.0, rnd=0.5)) == ["not held"] * 4
+    assert verdicts([made("lbs", 1.25, spread=0.3), made("icm", 1.25, spread=0.3)]) == ["open", "open"]
+    found = {claim.text: claim for claim in content(papers(lbs=1.6)).claims}
+    (lbs,) = [claim for text, claim in found.items() if "LBS" in text]
+    assert lbs.verdict == "not held"
+    assert re.search(r"1\.6\d \[1\.\d\d, 1\.\d\d\], claimed: 0\.8 to 1\.25", lbs.finding)
+    assert lbs.comparisons.rows[0][-1].text == "other way"
+
+
+def test_claims_are_about_full_runs_of_the_methods_as_they_are() -> None:
+    short = [made("lbs", 1.0, steps=512)]
+    assert verdicts(short) == []
+    assert any("does not say how long" in notice.text for notice in content(short).notices)
+    assert verdicts([made("lbs", 1.0, label="lbs, beta 9", settings={"method.beta": 9.0})]) == []
+    assert verdicts([made("lbs", 1.0, seeds=2)]) == []
+
+
+def test_every_method_that_the_paper_speaks_of_is_judged() -> None:
+    told = {d.method for d in DESCRIBED if d.metric == RATIO}
+    sides = [side for judged in judge(papers(), None) for o in judged.outcomes for side in o.comparison.sides]
+    assert {side.label for side in sides} == told == {"lbs", "disagreement", "icm", "rnd"}
+
+
+# --- pictures and words -----------------------------------------------------------------------------------
+
+
+def test_pictures_survive_their_address() -> None:
+    image = np.random.default_rng(0).random((5, 7))
+    data = base64.b64decode(samples.png(image).partition(",")[2])
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), np.round(255 * image).astype(np.uint8))
+
+
+def test_samples_are_shaded_by_what_the_second_kind_is_paid() -> None:
+    paid = samples.payment("lbs", "end", np.array([4.0, 0.25, 1.5, 0.5, 1.0, 1.5]), 3)
+    assert paid.shades == (4, -4, 1, -2, 0, 1)
+    assert paid.ratio == "1.92"
+    assert [samples.brief(x) for x in (0.0421, 3.14, 31.44, 128.3, 4.2e-5, 0.0)] == [
+        *("0.042", "3.1", "31.4", "128", "4.2e−5", "0"),
+    ]
+
+
+def test_the_gallery_shows_the_tasks_own_pictures() -> None:
+    (gallery,) = content(papers()).galleries
+    assert (gallery.kinds, gallery.first, len(gallery.samples)) == (KINDS, SAMPLES // 2, SAMPLES)
+    task = NoisyMNIST()
+    found = task.samples()
+    shown = np.stack([np.asarray(Image.open(io.BytesIO(base64.b64decode(s.after[22:])))) for s in gallery.samples])
+    expected = [np.asarray(task.observe(jax_at(found.next_states, k)))[..., 0] for k in range(SAMPLES)]
+    np.testing.assert_allclose(shown / 255, expected, atol=0.002)
+
+
+def jax_at(states: Any, k: int) -> Any:
+    import jax
+
+    return jax.tree.map(lambda leaf: leaf[k], states)
+
+
+def test_a_task_that_is_not_at_hand_is_reported_without_its_pictures() -> None:
+    record = made("lbs", 1.0)
+    identity = {**record.facts["identity"], "task": "not_there:Task"}
+    other = Record({**record.facts, "identity": identity}, record.steps, record.curves, record.moments, record.maps)
+    (gallery,) = content([other]).galleries
+    assert {sample.before for sample in gallery.samples} == {""}
+    assert len(gallery.payments) == 2
+
+
+def test_publishing_leaves_every_file_and_no_word_of_coverage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_of = publish(papers(), HEADING, tmp_path / "out")
+    assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} == {"ratio", "ratio-final", "samples"}
+    assert verify(tmp_path / "out") == (28, [])
+    text = (tmp_path / "out" / "report.html").read_text()
+    seen = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
+    assert "coverage" not in re.sub(r"<section id=\"choices\".*?</section>", "", seen, flags=re.DOTALL).lower()
+    assert seen.count("<img") == 2 * SAMPLES
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "| icm | 1.8" in readme
+    assert "coverage" not in readme.lower()
+    print_content(made_of.content)
+    told = capsys.readouterr().out
+    assert "coverage" not in told.lower()
+    assert "near 1" in told
+
+
+def test_a_page_may_hold_both_kinds_of_tasks() -> None:
+    finals = [90.0, 91.0, 92.0]
+    car = condense(manifest(PLAIN, "lbs", range(3)), metrics(finals, range(3)))
+    both = content([car, made("lbs", 1.0, seeds=3)])
+    assert [table.caption for table in both.tables] == ["Mountain Car"]
+    assert len(both.ratios) == 2
+    assert [curves.key for curves in both.curves[:3]] == ["coverage/cells", "coverage/bins", RATIO]
+    border = next(curves for curves in both.curves if curves.key == "bonus/border_share")
+    assert {series.task for series in border.series} == {PLAIN}
+
+
+def test_progress_tells_the_ratio() -> None:
+    assert headline({"bonus/mean": np.array([3.0]), RATIO: np.array([1.0, 1.5])}, "cells") == "ratio 1.25"
