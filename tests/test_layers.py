@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import curiax
 from curiax.experiments.registry import TASKS
 from curiax.integrations import GYMNASIUM_IDS
@@ -42,6 +44,21 @@ def test_layers() -> None:
         for other in imports(file) - {own}:
             assert level[other] <= level[own], f"{file.relative_to(ROOT)} imports {other}, which lies above it"
     assert not imports(ROOT / "curiosity" / "learner.py") & {"envs", "agents", "train"}
+
+
+def test_shapes_are_executed(pytestconfig: pytest.Config) -> None:
+    """Each module with shapes in its annotations is checked at run time, and the list of those names no other."""
+    *checked, _ = pytestconfig.getoption("jaxtyping_packages").split(",")
+    parts = {name: tuple(name.split(".")) for name in checked}
+    shaped = set()
+    for file in ROOT.rglob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        if any("jaxtyping" in ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)):
+            shaped.add((ROOT.name, *file.relative_to(ROOT).with_suffix("").parts))
+    for module in shaped:
+        assert any(module[: len(part)] == part for part in parts.values()), f"add {'.'.join(module)} in pyproject.toml"
+    for name, part in parts.items():
+        assert any(module[: len(part)] == part for module in shaped), f"{name} has no shapes; take it out"
 
 
 def test_curiosity_stands_alone() -> None:
