@@ -24,6 +24,7 @@ from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
 from ..envs._host import require_like
+from . import devices
 from .batch import first_states, host_copies, refilled
 from .loop import Metrics, Setup, Stream, TrainState, Unsound, learn, stream_keys
 from .moments import HostMoments
@@ -153,8 +154,7 @@ class Lane:
             state, metrics = learn(setup, eqx.combine(arrays, static), *one_rollout(columns))
             return eqx.filter(state, eqx.is_array), metrics
 
-        # As in `batch.compile_chunk`: a higher level only lengthens compilation.
-        options: Any = {"xla_backend_optimization_level": 2} if self.device.platform == "cpu" else None
+        options: Any = devices.compiler_options(self.device)
         example = self.tape.sent(self.fleet, self.device)
         self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
         learning = jax.jit(jax.vmap(step, in_axes=(0, 1)), donate_argnums=0)
