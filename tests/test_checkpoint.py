@@ -205,15 +205,15 @@ def command(out: Path) -> subprocess.Popen[str]:
         "run",
         "mountain-car",
         "--method",
-        "rnd",
+        "random",
         "--seeds",
         "2",
         "--steps",
-        "1000000",
+        "100000000",
         "--checkpoint-seconds",
         "0.1",
     ]
-    words += ["--loop.rollout", "128", "--ppo.epochs", "1", "--learner.epochs", "1", "--out", str(out)]
+    words += ["--loop.rollout", "128", "--out", str(out)]
     script = Path(sys.executable).with_name("curiax")
     process = subprocess.Popen([script, *words], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
@@ -233,7 +233,7 @@ def test_the_command_saves_and_leaves_with_the_code_of_the_signal(number: int, c
     said = process.communicate(timeout=30)[1]
     assert process.returncode == code, said
     assert "Traceback" not in said
-    assert "To continue: curiax run mountain-car --method rnd" in said
+    assert "To continue: curiax run mountain-car --method random" in said
     assert max(steps(tmp_path / "run" / "checkpoints")) > before
 
 
@@ -573,7 +573,7 @@ FULL = """
 import resource, sys, curiax
 from small import SMALL
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-what = curiax.Experiment("mountain-car", "lbs", seeds=2, steps=128 * 400, settings=SMALL)
+what = curiax.Experiment("mountain-car", "none", seeds=2, steps=128 * 400, settings=SMALL)
 try:
     curiax.run(what, sys.argv[1], options=curiax.RunOptions(checkpoint_seconds=0.0))
 except curiax.CuriaxError as error:
@@ -1127,15 +1127,16 @@ def test_a_request_in_an_iteration_is_granted_at_its_end(
 
 def test_a_run_can_be_continued_with_another_choice_about_unsound_values(tmp_path: Path) -> None:
     """As the message about one advises: `mask` after `stop`; and back again."""
+    what = experiment(method="random")
     for name, first, second in (("a", "stop", "mask"), ("b", "mask", "stop")):
         options = curiax.RunOptions(checkpoint_seconds=0.0, on_nonfinite=first)
         with pytest.raises(MemoryError):
-            curiax.run(experiment(), tmp_path / name, progress=At(5, crash), options=options)
-        again = curiax.run(experiment(), tmp_path / name, options=curiax.RunOptions(on_nonfinite=second))
+            curiax.run(what, tmp_path / name, progress=At(5, crash), options=options)
+        again = curiax.run(what, tmp_path / name, options=curiax.RunOptions(on_nonfinite=second))
         assert again.metrics["masked/steps"].to_list() == [0] * 30
         assert again.manifest["on_nonfinite"] == [first, second]
         with pytest.warns(UserWarning, match="was trained with --on-nonfinite .*mask"):
-            assert curiax.run(experiment(), tmp_path / name).reused
+            assert curiax.run(what, tmp_path / name).reused
 
 
 def test_a_step_whose_text_was_changed_by_hand_is_damaged(tmp_path: Path) -> None:
