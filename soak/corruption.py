@@ -30,6 +30,8 @@ from curiax.experiments.checkpoint import Checkpoints
 from curiax.experiments.progress import Silent
 from curiax.experiments.step import Snapshot
 
+#: After each iteration: time for a checkpoint at every border.
+PAUSE = 0.2
 Damage = Callable[[Path, Path, random.Random], None]
 
 
@@ -72,7 +74,7 @@ class Halfway(Silent):
         self.at = at
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
-        time.sleep(0.2)  # time for a checkpoint at every border
+        time.sleep(PAUSE)
         if iteration >= self.at:
             raise KeyboardInterrupt
 

@@ -67,16 +67,20 @@ class At(Silent):
         self.said.append(text)
 
 
-@pytest.fixture(autouse=True)
-def written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training waits for every checkpoint, so that tests know which ones there are."""
+def wait_for_saves(patch: pytest.MonkeyPatch) -> None:
     save = Keeper.save
 
     def save_and_wait(keeper: Keeper, *args: Any) -> None:
         save(keeper, *args)
         keeper.wait()
 
-    monkeypatch.setattr(Keeper, "save", save_and_wait)
+    patch.setattr(Keeper, "save", save_and_wait)
+
+
+@pytest.fixture(autouse=True)
+def written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training waits for every checkpoint, so that tests know which ones there are."""
+    wait_for_saves(monkeypatch)
 
 
 def send(number: int) -> Callable[[], None]:
@@ -90,9 +94,35 @@ def crash() -> None:
 def experiment(
     task: str = "mountain-car", method: str = "ngu", iterations: int = 10, **changes: Any
 ) -> curiax.Experiment:
-    """With everything that a run can carry: a memory of episodes, a pool of rollouts, several environments."""
+    """With everything that a run can carry: a memory of episodes, a pool of rollouts, several environments.
+
+    Where only signals, files and folders matter, `random` does, which is compiled in less than half of the time.
+    """
     small = {**SMALL, "loop.envs": 2, "loop.rollout": 64, "learner.replay": 2, **changes}
     return curiax.Experiment(task, method, seeds=(0, 4, 7), steps=128 * iterations, settings=small)
+
+
+@pytest.fixture(scope="module")
+def crashed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `experiment()`, which was ended at its fifth iteration, with a checkpoint after each."""
+    out = tmp_path_factory.mktemp("crashed") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        wait_for_saves(patch)
+        with pytest.raises(MemoryError):
+            curiax.run(experiment(), out, progress=At(5, crash), options=EVERY_BORDER)
+    return out
+
+
+@pytest.fixture
+def crashed(crashed_once: Path, tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(crashed_once, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def true_digest() -> str:
+    """Of `experiment()`, run by nobody disturbed."""
+    return curiax.run(experiment()).manifest["digest"]
 
 
 def stop_and_continue(what: curiax.Experiment, out: Path, act: Callable[[], None], error: type[BaseException]) -> Any:
@@ -141,7 +171,7 @@ def test_being_told_to_stop_says_how_to_continue(tmp_path: Path) -> None:
     with pytest.raises(
         Interrupted, match=r"stopped at step \d+ of 1,280, all of it saved in .*run\. To continue: "
     ) as told:
-        curiax.run(experiment(), tmp_path / "run", progress=progress)
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=progress)
     assert told.value.exit_code == 130
     assert "Ctrl-C again leaves at once" in progress.said[0]
     assert signal.getsignal(signal.SIGINT) is before
@@ -155,7 +185,7 @@ def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
         send(signal.SIGINT)()
 
     with pytest.raises(Interrupted, match="left at once"):
-        curiax.run(experiment(), tmp_path / "run", progress=At(2, twice))
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=At(2, twice))
 
 
 def test_interrupts_that_come_together_are_one(tmp_path: Path) -> None:
@@ -166,7 +196,7 @@ def test_interrupts_that_come_together_are_one(tmp_path: Path) -> None:
         send(signal.SIGINT)()
 
     with pytest.raises(Interrupted, match="all of it saved"):
-        curiax.run(experiment(), tmp_path / "run", progress=At(2, together))
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=At(2, together))
 
 
 def command(out: Path) -> subprocess.Popen[str]:
@@ -175,15 +205,15 @@ def command(out: Path) -> subprocess.Popen[str]:
         "run",
         "mountain-car",
         "--method",
-        "rnd",
+        "random",
         "--seeds",
         "2",
         "--steps",
-        "1000000",
+        "100000000",
         "--checkpoint-seconds",
         "0.1",
     ]
-    words += ["--loop.rollout", "128", "--ppo.epochs", "1", "--learner.epochs", "1", "--out", str(out)]
+    words += ["--loop.rollout", "128", "--out", str(out)]
     script = Path(sys.executable).with_name("curiax")
     process = subprocess.Popen([script, *words], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
@@ -203,7 +233,7 @@ def test_the_command_saves_and_leaves_with_the_code_of_the_signal(number: int, c
     said = process.communicate(timeout=30)[1]
     assert process.returncode == code, said
     assert "Traceback" not in said
-    assert "To continue: curiax run mountain-car --method rnd" in said
+    assert "To continue: curiax run mountain-car --method random" in said
     assert max(steps(tmp_path / "run" / "checkpoints")) > before
 
 
@@ -330,7 +360,7 @@ def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
 def test_kill_minus_nine(tmp_path: Path) -> None:
     """The short form of soak/kill.py: one kill in the middle of a save, one at the end of the run."""
     assert kill.aims(5) == ["save", "any", "save", "any", "end"]
-    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 1, 300), 2)
+    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 1, 150), 2)
     assert found["equal"] == found["finished"] >= 1
     assert len(found["kills"]) == 2
     assert all(each["continued_newest"] for each in found["kills"])
@@ -355,8 +385,9 @@ def test_the_cost_of_a_checkpoint_is_found_in_a_run_that_slows_down(iteration: f
     assert cost.extra(added, np.cumsum(added), 39) == pytest.approx(0.4, abs=0.02)
 
 
-def test_damaged_files_are_found() -> None:
+def test_damaged_files_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form of soak/corruption.py: every file of one run's checkpoints, five kinds of damage."""
+    monkeypatch.setattr(corruption, "PAUSE", 0.0)  # training waits for every checkpoint anyway
     found = corruption.soak(1, ("random",), ("mountain-car",), 2)
     assert found["misses"] == []
     assert found["files"] >= 12
@@ -373,69 +404,59 @@ def steps(store: Path) -> list[str]:
     return sorted(path.name for path in store.glob("step-*"))
 
 
-def test_a_damaged_step_is_named_and_set_aside_and_the_run_ends_as_it_would_have(tmp_path: Path) -> None:
-    what = experiment()
-    with pytest.raises(MemoryError):
-        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
-    store = tmp_path / "run" / "checkpoints"
+def test_a_damaged_step_is_named_and_set_aside_and_the_run_ends_as_it_would_have(
+    crashed: Path, true_digest: str
+) -> None:
+    store = crashed / "checkpoints"
     newest, before = steps(store)[-1], steps(store)[-2]
     data = max((store / newest / "arrays").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     corruption.flip(data, data, corruption.random.Random(0))
     with pytest.warns(
         UserWarning, match=rf"{newest} is damaged \(arrays/.*does not match its digest\).*{before} is used"
     ):
-        again = curiax.run(what, tmp_path / "run", options=EVERY_BORDER)
-    assert again.manifest["digest"] == curiax.run(what).manifest["digest"]
+        again = curiax.run(experiment(), crashed, options=EVERY_BORDER)
+    assert again.manifest["digest"] == true_digest
 
 
-def test_one_damaged_metrics_file_has_a_copy_and_two_are_refused(tmp_path: Path) -> None:
-    what = experiment()
-    with pytest.raises(MemoryError):
-        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
-    store = tmp_path / "run" / "checkpoints"
-    shutil.copytree(tmp_path / "run", tmp_path / "other")
+def test_one_damaged_metrics_file_has_a_copy_and_two_are_refused(
+    crashed: Path, true_digest: str, tmp_path: Path
+) -> None:
+    what, store = experiment(), crashed / "checkpoints"
+    shutil.copytree(crashed, tmp_path / "other")
     first = min(path.name for path in (store / "metrics").iterdir())
     (store / "metrics" / first).write_bytes(b"")
-    assert curiax.run(what, tmp_path / "run").manifest["digest"] == curiax.run(what).manifest["digest"]
+    assert curiax.run(what, crashed).manifest["digest"] == true_digest
     for copy in step.COPIES:
         (tmp_path / "other" / "checkpoints" / copy / first).unlink()
     with pytest.raises(CheckpointError, match=rf"metrics/{first} cannot be read, metrics-copy/{first} cannot be read"):
         curiax.run(what, tmp_path / "other")
 
 
-def test_with_no_sound_step_left_the_run_is_refused_and_nothing_touched(tmp_path: Path) -> None:
-    what = experiment()
-    with pytest.raises(MemoryError):
-        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
-    for path in (tmp_path / "run" / "checkpoints").glob("step-*/step.json"):
+def test_with_no_sound_step_left_the_run_is_refused_and_nothing_touched(crashed: Path, tmp_path: Path) -> None:
+    for path in (crashed / "checkpoints").glob("step-*/step.json"):
         path.write_bytes(path.read_bytes()[:100])
     before = corruption.contents(tmp_path)
     with pytest.raises(
         CheckpointError, match=r"no checkpoint in .* is sound: step-\d+: step.json.*Nothing was touched"
     ):
-        curiax.run(what, tmp_path / "run")
+        curiax.run(experiment(), crashed)
     after = corruption.contents(tmp_path)
     assert {name: data for name, data in after.items() if "holder" not in name} == {
         name: data for name, data in before.items() if "holder" not in name
     }
 
 
-def test_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MemoryError):
-        curiax.run(experiment(), tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+def test_another_run_in_the_folder_is_refused(crashed: Path) -> None:
     with pytest.raises(curiax.OutputError, match=r"another run, which is not finished .*differs in ppo.clip"):
-        curiax.run(experiment(**{"ppo.clip": 0.1}), tmp_path / "run")
+        curiax.run(experiment(**{"ppo.clip": 0.1}), crashed)
 
 
-def test_other_versions_are_refused_unless_drift_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    what = experiment()
-    with pytest.raises(MemoryError):
-        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+def test_other_versions_are_refused_unless_drift_is_allowed(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     true = session.installed
     monkeypatch.setattr(session, "installed", lambda plan: {**true(plan), "optax": "9.9"})
     with pytest.raises(CheckpointError, match=r"optax \S+ → 9.9.*--allow-drift"):
-        curiax.run(what, tmp_path / "run")
-    found = curiax.run(what, tmp_path / "run", options=curiax.RunOptions(allow_drift=True))
+        curiax.run(experiment(), crashed)
+    found = curiax.run(experiment(), crashed, options=curiax.RunOptions(allow_drift=True))
     assert "9.9" in found.manifest["continued"][0]["drift"][0]
 
 
@@ -463,7 +484,7 @@ def test_fewer_devices_are_a_drift_and_the_layout_is_kept_where_it_can_be(
 
 
 def test_two_processes_on_one_folder(tmp_path: Path) -> None:
-    what, out = experiment(), tmp_path / "run"
+    what, out = experiment(method="random"), tmp_path / "run"
     with folder.claimed(out):
         with pytest.raises(BusyError, match=rf"another process works on this run \(process {os.getpid()} on .*--wait"):
             curiax.run(what, out)
@@ -503,7 +524,7 @@ def test_metrics_that_vanish_are_missed_at_the_next_checkpoint(tmp_path: Path) -
 
     progress = At(4, vanish)
     with pytest.raises(CheckpointError, match=r"no checkpoint could be written to .*has vanished\. Restore"):
-        curiax.run(experiment(), tmp_path / "run", progress=progress, options=EVERY_BORDER)
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=progress, options=EVERY_BORDER)
     store = Checkpoints(tmp_path, IDENTITY, 3)
     store.segments = [{"first": 0, "last": 1, "name": "000000000-000000001.safetensors", "digest": "0" * 32}]
     with pytest.raises(CheckpointError, match=r"the metrics in .* cannot be used: .*cannot be read.*Restore"):
@@ -530,7 +551,7 @@ def test_checkpoints_of_a_finished_run_are_removed_when_it_is_read(tmp_path: Pat
 
 
 def test_a_full_disk_ends_the_run_and_leaves_the_step_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    what, true, calls = experiment(), checkpoint.write_arrays, list[int]()
+    what, true, calls = experiment(method="random"), checkpoint.write_arrays, list[int]()
 
     def full(where: Path, arrays: Mapping[str, np.ndarray]) -> None:
         calls.append(1)
@@ -552,7 +573,7 @@ FULL = """
 import resource, sys, curiax
 from small import SMALL
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-what = curiax.Experiment("mountain-car", "lbs", seeds=2, steps=128 * 400, settings=SMALL)
+what = curiax.Experiment("mountain-car", "none", seeds=2, steps=128 * 400, settings=SMALL)
 try:
     curiax.run(what, sys.argv[1], options=curiax.RunOptions(checkpoint_seconds=0.0))
 except curiax.CuriaxError as error:
@@ -582,13 +603,13 @@ def test_a_folder_that_vanishes_is_a_message(when: int, tmp_path: Path) -> None:
     """In the middle of the run, and after its last iteration."""
     vanish = At(when, lambda: shutil.rmtree(tmp_path / "run"))
     with pytest.raises(curiax.CuriaxError, match=r"(could be written to|could not be written to|the metrics in) .*run"):
-        curiax.run(experiment(), tmp_path / "run", progress=vanish, options=EVERY_BORDER)
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=vanish, options=EVERY_BORDER)
 
 
 def test_only_a_few_steps_are_kept(tmp_path: Path) -> None:
     few = curiax.RunOptions(checkpoint_seconds=0.0, keep=2)
     with pytest.raises(MemoryError):
-        curiax.run(experiment(), tmp_path / "run", progress=At(7, crash), options=few)
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=At(7, crash), options=few)
     assert len(steps(tmp_path / "run" / "checkpoints")) == 2
 
 
@@ -778,8 +799,8 @@ def test_a_request_while_results_are_written_is_told_so(tmp_path: Path, monkeypa
 def test_a_request_in_the_last_iteration_ends_the_suite_after_the_run(tmp_path: Path) -> None:
     """The run is finished and kept; whoever listened before hears of it: here Python, which raises."""
     with pytest.raises(KeyboardInterrupt):
-        curiax.run(experiment(), tmp_path / "run", progress=At(10, send(signal.SIGINT)))
-    assert curiax.run(experiment(), tmp_path / "run").reused
+        curiax.run(experiment(method="random"), tmp_path / "run", progress=At(10, send(signal.SIGINT)))
+    assert curiax.run(experiment(method="random"), tmp_path / "run").reused
 
 
 def test_what_a_shell_has_its_background_jobs_ignore_is_ignored(tmp_path: Path) -> None:
@@ -962,17 +983,15 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     training.resume(Snapshot(1, whole.arrays, facts))
 
 
-def test_files_of_others_beside_a_run_are_let_be(tmp_path: Path) -> None:
+def test_files_of_others_beside_a_run_are_let_be(crashed: Path) -> None:
     """A log in the folder of a run that is to be continued; notes among its checkpoints."""
-    with pytest.raises(MemoryError):
-        curiax.run(experiment(), tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
-    notes = [tmp_path / "run" / "nohup.out", *(tmp_path / "run" / "checkpoints" / name for name in ("a", "metrics/b"))]
+    notes = [crashed / "nohup.out", *(crashed / "checkpoints" / name for name in ("a", "metrics/b"))]
     for note in notes:
         note.write_text("mine")
-    assert curiax.run(experiment(), tmp_path / "run").manifest["continued"]
+    assert curiax.run(experiment(), crashed).manifest["continued"]
     assert [note.read_text() for note in notes] == ["mine"] * 3
-    assert curiax.run(experiment(), tmp_path / "run").reused
-    assert not steps(tmp_path / "run" / "checkpoints")
+    assert curiax.run(experiment(), crashed).reused
+    assert not steps(crashed / "checkpoints")
 
 
 OTHERS = (
@@ -1108,15 +1127,16 @@ def test_a_request_in_an_iteration_is_granted_at_its_end(
 
 def test_a_run_can_be_continued_with_another_choice_about_unsound_values(tmp_path: Path) -> None:
     """As the message about one advises: `mask` after `stop`; and back again."""
+    what = experiment(method="random")
     for name, first, second in (("a", "stop", "mask"), ("b", "mask", "stop")):
         options = curiax.RunOptions(checkpoint_seconds=0.0, on_nonfinite=first)
         with pytest.raises(MemoryError):
-            curiax.run(experiment(), tmp_path / name, progress=At(5, crash), options=options)
-        again = curiax.run(experiment(), tmp_path / name, options=curiax.RunOptions(on_nonfinite=second))
+            curiax.run(what, tmp_path / name, progress=At(5, crash), options=options)
+        again = curiax.run(what, tmp_path / name, options=curiax.RunOptions(on_nonfinite=second))
         assert again.metrics["masked/steps"].to_list() == [0] * 30
         assert again.manifest["on_nonfinite"] == [first, second]
         with pytest.warns(UserWarning, match="was trained with --on-nonfinite .*mask"):
-            assert curiax.run(experiment(), tmp_path / name).reused
+            assert curiax.run(what, tmp_path / name).reused
 
 
 def test_a_step_whose_text_was_changed_by_hand_is_damaged(tmp_path: Path) -> None:

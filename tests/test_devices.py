@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,3 +59,11 @@ def test_a_program_cut_short_is_compiled_again_and_kept(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:200])
     assert entries().keys() == whole.keys()
     assert all(path.stat().st_size > 200 for path in tmp_path.glob("*-cache"))
+
+
+def test_a_level_of_optimisation_that_the_user_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
+    assert devices.compiler_options(SimpleNamespace(platform="cpu")) is None
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    assert devices.compiler_options(SimpleNamespace(platform="cpu")) == {"xla_backend_optimization_level": 2}
+    assert devices.compiler_options(SimpleNamespace(platform="gpu")) is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -46,8 +48,8 @@ class AbstractAnyTask(eqx.Module):
     #: True if the dynamics hold noise that cannot be learnt; presets choose LBS's β by it.
     stochastic: ClassVar[bool] = False
 
-    #: True if LBS reconstructs an image's pixels here, not random features of it; presets choose LBS's target by it.
-    reconstructs_pixels: ClassVar[bool] = False
+    #: LBS's settings on this task, where experiments settled what the paper leaves open; presets take them up.
+    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     #: Two kinds of transitions whose bonuses are compared, by name; None if nothing is.
     compared: ClassVar[tuple[str, str] | None] = None

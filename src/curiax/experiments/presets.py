@@ -28,8 +28,7 @@ class Preset:
         """What the preset sets of a method on a task."""
         if not issubclass(method, LBS):
             return {}
-        target = {"target": "pixels"} if task.reconstructs_pixels else {}
-        return {"beta": self.beta[task.stochastic], **target, **self.lbs}
+        return {"beta": self.beta[task.stochastic], **task.for_lbs, **self.lbs}
 
 
 PRESETS: dict[str, Preset] = {

@@ -129,10 +129,11 @@ def score_is_a_loop(case: MethodCase) -> None:
         return eqx.combine(arrays, static).reward(memory, t, key=case.key)
 
     _, expected = case.score(case.steps)
+    on_host = jax.tree.map(np.asarray, case.steps)
     for n in range(N):
         memory = case.model.memory()
         for t in range(T):
-            step = jax.tree.map(lambda x, t=t, n=n: x[t, n], case.steps)
+            step = jax.tree.map(lambda x, t=t, n=n: jnp.asarray(x[t, n]), on_host)
             memory, bonus = single(arrays, memory, step)
             demand(
                 close(bonus, expected[t, n]),
@@ -181,10 +182,14 @@ def invalid_steps(case: MethodCase) -> None:
     )
     demand(untouched, f"what an invalid step holds changes the bonus or the memory of {case.name}.")
     learner = Learner(LearnerSettings(epochs=1, minibatch_size=T * N))
-    state = learner.start(case.model, case.steps)
-    after, poisoned_after = (
-        flatten(learner.update(case.model, state, steps, key=case.key)[0])[0] for steps in (hidden, poisoned)
-    )
+    arrays, static = eqx.partition(case.model, eqx.is_array)
+
+    @jax.jit
+    def learnt(arrays: Any, steps: Transition) -> Array:
+        model = eqx.combine(arrays, static)
+        return flatten(learner.update(model, learner.start(model, case.steps), steps, key=case.key)[0])[0]
+
+    after, poisoned_after = learnt(arrays, hidden), learnt(arrays, poisoned)
     demand(np.array_equal(after, poisoned_after), f"{case.name} learns from what an invalid step holds.")
 
 
@@ -195,17 +200,14 @@ def training(case: MethodCase) -> None:
         return
     steps = random_steps(case.spec, (32, 2), seed=3)
     learner = Learner(LearnerSettings(epochs=25, minibatch_size=16, learning_rate=1e-3))
-    arrays, static = eqx.partition(case.model, eqx.is_array)
 
-    @jax.jit
-    def train(arrays: Any) -> tuple[Any, Array, Array]:
-        model = eqx.combine(arrays, static)
-        first = learner.update(model, learner.start(model, steps), steps, key=jax.random.key(4))
-        second = learner.update(first[0], first[1], steps, key=jax.random.key(5))
-        return eqx.filter(second[0], eqx.is_array), first[2]["loss"], second[2]["loss"]
+    @eqx.filter_jit
+    def update(model: Any, state: Any, key: PRNGKey) -> tuple[Any, Any, Array]:
+        model, state, report = learner.update(model, state, steps, key=key)
+        return model, state, report["loss"]
 
-    after_arrays, early, late = train(arrays)
-    after = eqx.combine(after_arrays, static)
+    model, state, early = update(case.model, learner.start(case.model, steps), jax.random.key(4))
+    after, _, late = update(model, state, jax.random.key(5))
     demand(np.isfinite(flatten(after)[0]).all(), f"training {case.name} on 200 ordinary batches gave NaN or infinity.")
     demand(not np.array_equal(flatten(after)[0], flatten(case.model)[0]), f"training {case.name} changed no parameter.")
     demand(late < early, f"200 updates on one batch did not lower the loss of {case.name}: {early:.4g} to {late:.4g}.")

@@ -17,6 +17,7 @@ from .._stats import Moments
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractHostTask
+from . import devices
 from .loop import Metrics, Setup, Stream, TrainState, calibrated, collect, example_steps, first_worlds, iterate
 
 Arrays = Any
@@ -76,14 +77,14 @@ def stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(leaf, *trees)
 
 
-def seed_mesh(devices: Sequence[Any]) -> Mesh:
+def seed_mesh(line: Sequence[Any]) -> Mesh:
     """A line of devices along the axis `seed`."""
-    return Mesh(np.asarray(devices), ("seed",))
+    return Mesh(np.asarray(line), ("seed",))
 
 
-def padded(seeds: Sequence[int], devices: int) -> tuple[int, ...]:
+def padded(seeds: Sequence[int], count: int) -> tuple[int, ...]:
     """The seeds, with the last one repeated until they divide evenly over the devices."""
-    missing = -len(seeds) % devices
+    missing = -len(seeds) % count
     return (*seeds, *([seeds[-1]] * missing))
 
 
@@ -157,7 +158,5 @@ def compile_chunk(
     by_seed = jax.shard_map(jax.vmap(one_seed), mesh=mesh, in_specs=seed, out_specs=seed, check_vma=False)
     # Said explicitly because the compiler would replicate empty arrays, and the next call would not fit.
     program = jax.jit(by_seed, donate_argnums=0, out_shardings=NamedSharding(mesh, seed))
-    # LLVM's highest level only lengthens compilation here: the work is in matrix kernels.
-    on_cpu = mesh.devices.flat[0].platform == "cpu"
-    options: Any = {"xla_backend_optimization_level": 2} if on_cpu else None
+    options: Any = devices.compiler_options(mesh.devices.flat[0])
     return program.lower(arrays).compile(compiler_options=options)

@@ -80,6 +80,15 @@ def is_cut(entry: bytes) -> bool:
     return not stream.eof
 
 
+def compiler_options(device: Any) -> dict[str, int] | None:
+    """How the programs of training are compiled; a level that the user names in `XLA_FLAGS` is left alone.
+
+    LLVM's highest level only lengthens compilation here: the work is in matrix kernels.
+    """
+    level = "xla_backend_optimization_level"
+    return {level: 2} if device.platform == "cpu" and level not in os.environ.get("XLA_FLAGS", "") else None
+
+
 def devices_for(seeds: int, count: int | None = None) -> Sequence[Any]:
     """The devices for that many seeds: never more than one each, and `count` of them where there are as many."""
     available = jax.devices()[:count]

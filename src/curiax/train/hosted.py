@@ -24,6 +24,7 @@ from .._types import PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
 from ..envs._host import require_like
+from . import devices
 from .batch import first_states, host_copies, refilled
 from .loop import Metrics, Setup, Stream, TrainState, Unsound, calibrated, learn, stream_keys
 from .moments import HostMoments
@@ -156,8 +157,7 @@ class Lane:
         def calibrate(arrays: Any, columns: Sequence[Array]) -> Any:
             return eqx.filter(calibrated(eqx.combine(arrays, static), one_rollout(columns)[0]), eqx.is_array)
 
-        # As in `batch.compile_chunk`: a higher level only lengthens compilation.
-        options: Any = {"xla_backend_optimization_level": 2} if self.device.platform == "cpu" else None
+        options: Any = devices.compiler_options(self.device)
         example = self.tape.sent(self.fleet, self.device)
         self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
         self._calibrate = jax.jit(jax.vmap(calibrate, in_axes=(0, 1)))
