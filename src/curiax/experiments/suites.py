@@ -171,6 +171,13 @@ SUITES: dict[str, Suite] = {
             plainly("lbs", "ride", "ride-no-count", "ngu", "ngu-no-count"),
         ),
         Suite(
+            "more-methods",
+            "More methods",
+            "RE3, E3B, NovelD and SimHash beside LBS on the three Mountain Cars",
+            (PLAIN, FROZEN, EVOLVING),
+            plainly("lbs", "re3", "e3b", "noveld", "simhash"),
+        ),
+        Suite(
             "lbs-ablation",
             "What moves LBS",
             "LBS with one thing changed at a time, and each step from `paper-code` to `curiax`",
