@@ -16,6 +16,7 @@ from curiax import Box, Spec, Transition, UsageError
 from curiax.curiosity import E3B, RE3, NovelD, SimHashCounts, score
 from curiax.curiosity._base import start_memory
 from curiax.curiosity.features import SimHash
+from curiax.curiosity.re3 import smallest
 
 SPEC = Spec((3,), Box((-1.0,), (1.0,)), 20)
 T, N = 40, 2
@@ -69,6 +70,12 @@ def test_re3_pays_the_distance_to_the_kth_neighbour(steps: Transition) -> None:
     np.testing.assert_allclose(scored(model, steps), expected, rtol=1e-4, atol=1e-6)
     assert (expected[:3] == 0).all()
     assert (expected > 0).sum() == T * N - 6 - 2
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7])
+def test_the_kth_smallest_counts_equal_values_each(k: int) -> None:
+    values = np.random.default_rng(2).integers(0, 4, (20, 8)).astype(np.float32)
+    np.testing.assert_array_equal(jax.vmap(lambda row: smallest(row, k))(values), np.sort(values)[:, k - 1])
 
 
 def test_re3_needs_room_for_its_neighbours() -> None:
