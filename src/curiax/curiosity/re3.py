@@ -110,7 +110,7 @@ def smallest(values: Float[Array, " size"], k: int) -> Scalar:
     By one pass for each k, which for few neighbours among many is several times as fast as `top_k`: that one sorts.
     """
 
-    def rise(_: int, value: Scalar) -> Scalar:
+    def rise(_: Int[Array, ""], value: Scalar) -> Scalar:
         above = jnp.min(jnp.where(values > value, values, jnp.inf))
         return jnp.where(jnp.sum(values <= value) >= k, value, above)
 
