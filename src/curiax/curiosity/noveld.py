@@ -11,7 +11,7 @@ Choices:
 * α = 0.5 (original); RND as in `rnd.py`; n is the norm, as in the original, not its square, which RND pays.
 * Two states are the same if their SimHash codes are, the signs of `bits` = 12 random projections of the normalised
   observation: exact equality means little in continuous spaces. An episode's set of codes is a table of 2^bits entries.
-* `offset=True` moves the planes of the hash off the mean of the observations, as in `simhash.py`.
+* `offset=True` puts the planes of the hash off the mean of the observations, as in `simhash.py`, for the same reason.
 * The state that a step starts from counts as visited, so the first one of an episode is never new.
 * `first_visit=False` is the ablation without the restriction: every visit is paid.
 """
@@ -56,7 +56,7 @@ class NovelD(AbstractCuriosity):
         alpha: NonNegative = 0.5,
         first_visit: bool = True,
         bits: Bits = 12,
-        offset: bool = False,
+        offset: bool = True,
         width: Count = 32,
         feature_size: Count = 32,
         clip: Positive = 5.0,
@@ -69,7 +69,7 @@ class NovelD(AbstractCuriosity):
             alpha: α, the share of the earlier state's novelty that is taken off.
             first_visit: pay a state only when the episode meets it for the first time.
             bits: planes of the hash that says which states are the same; the table has 2^bits entries.
-            offset: move each plane off the mean of the observations, at random.
+            offset: put each plane off the mean of the observations, at random; without it all pass through the mean.
             width: hidden units in each layer.
             feature_size: outputs of the distilled network.
             clip: bound of the normalised observation in the distilled network.

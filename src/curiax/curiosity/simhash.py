@@ -11,9 +11,11 @@ Choices:
 * g is the loop's normalised observation.
 * `bits` k = 12, with an entry of the table for each of the 2^k codes, so that no two codes share a count. The original
   has 16 to 512 bits and hashes the code once more.
-* All planes pass through the mean of the observations, as in the original's formula: codes tell directions apart but
-  no distances from the mean, in two dimensions no more than 2k. `offset=True` moves each plane off the mean by a
-  Gaussian number of deviations.
+* `offset=True`: each plane lies off the mean of the observations by a Gaussian number of deviations, that is, g has one
+  more entry, 1. With the formula alone (`offset=False`) all planes pass through 0. For the original's raw states that
+  is some place, for normalised ones it is their mean: codes then tell directions from the mean apart, but no
+  distances, and in two dimensions there are no more than 2k of them. After 20,480 steps of Mountain Car (seeds 500 to
+  515) the mean coverage was 35 % with offsets and 20 % without (NovelD: 38 % and 26 %).
 * The counts are kept per environment and survive episode ends, so one environment's bonus never depends on another's.
 * Nothing is trained.
 """
@@ -46,14 +48,14 @@ class SimHashCounts(AbstractCuriosity):
 
     code: SimHash
 
-    def __init__(self, spec: Spec, *, key: PRNGKey, bits: Bits = 12, offset: bool = False) -> None:
+    def __init__(self, spec: Spec, *, key: PRNGKey, bits: Bits = 12, offset: bool = True) -> None:
         """Draw the planes.
 
         Args:
             spec: the task's spaces.
             key: draws the planes.
             bits: k, the number of planes; the table has 2^k entries.
-            offset: move each plane off the mean of the observations, at random.
+            offset: put each plane off the mean of the observations, at random; without it all pass through the mean.
         """
         self.code = SimHash(spec, bits, offset=offset, key=key)
 
