@@ -46,6 +46,7 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 	$(REPRODUCE) ant-maze --seeds 8 --out results/ant-maze
 	$(REPRODUCE) continuous --seeds 8 --out results/continuous
 	$(REPRODUCE) episodic $(MUJOCO_SEEDS) --out results/episodic
+	$(REPRODUCE) more-methods --seeds 3000-3031 --out results/more-methods
 	$(REPRODUCE) lbs-ablation --seeds 3000-3031 --out results/lbs-ablation
 	$(REPRODUCE) choices --seeds 500-515 --out results/choices
 	$(REPRODUCE) mnist --seeds 10 --out results/mnist

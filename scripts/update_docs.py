@@ -51,12 +51,13 @@ TITLES = {
 }
 THREE, MUJOCO = (PLAIN, FROZEN, EVOLVING), (HALF_CHEETAH, ANT_MAZE)
 METRIC = "coverage/cells"
-MAIN, BETTER, EPISODIC = "stochastic-mountain-car", "stochastic-mountain-car-curiax", "episodic"
+MAIN, BETTER, EPISODIC, MORE = "stochastic-mountain-car", "stochastic-mountain-car-curiax", "episodic", "more-methods"
 ABLATION, CHOICES, MNIST_CHOICES = "lbs-ablation", "choices", "mnist-choices"
 #: Where a method's numbers stand: folder of preset `paper-code`, and its label there.
 STANDS = {
     **{name: (MAIN, name) for name in SIX},
     **{name: (EPISODIC, name) for name in ("ride", "ngu", "ride-no-count", "ngu-no-count")},
+    **{name: (MORE, name) for name in ("re3", "e3b", "noveld", "simhash")},
     "lbs-mean": (ABLATION, "mean only"),
     "lbs-nll": (ABLATION, "KL + NLL"),
 }
@@ -414,8 +415,8 @@ def made(folder: str, _: str) -> str:
 
 def reports(_: str, __: str) -> str:
     """Links to every interactive report of the site."""
-    folders = ["continuous", MAIN, "mountain-car", HALF_CHEETAH, ANT_MAZE, MNIST, BETTER, EPISODIC, ABLATION, CHOICES]
-    folders += [MNIST_CHOICES]
+    folders = ["continuous", MAIN, "mountain-car", HALF_CHEETAH, ANT_MAZE, MNIST, BETTER, EPISODIC, MORE]
+    folders += [ABLATION, CHOICES, MNIST_CHOICES]
     lines = []
     for folder in folders:
         kept(folder)
@@ -526,7 +527,7 @@ def method(name: str, _: str) -> str:
     if has_label(BETTER, name):
         rows.append([f"ours, `curiax` ({seeds_of(BETTER)})", *(coverage_cell(BETTER, task, name) for task in THREE)])
     table = grid(["", *titled(THREE)], rows)
-    return table if folder == ABLATION else f"{table}\n\n{mujoco_table(name)}"
+    return table if folder in (ABLATION, MORE) else f"{table}\n\n{mujoco_table(name)}"
 
 
 def mujoco_table(name: str) -> str:

@@ -209,8 +209,9 @@ class Trained:
     def bonus(self, obs: Any, action: Any, next_obs: Any) -> np.ndarray:
         """The raw bonus of one transition, or of each along a leading axis: what the trained model pays, unscaled.
 
-        A method that remembers an episode (`ngu`, `ride`) takes the transitions of one call for the steps of one
-        episode, in order, from its beginning.
+        A method that remembers an episode (`ngu`, `ride`, `e3b`, `noveld`) takes the transitions of one call for the
+        steps of one episode, in order, from its beginning. One that remembers longer (`re3`, `simhash`) begins each
+        call with an empty memory: an export holds what was learnt, not what was remembered.
         """
         shape, said = tuple(self._about.spec.obs_shape), self._about.spec.action
         before, single = self._batch("obs", obs, shape, np.float32)

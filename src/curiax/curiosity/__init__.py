@@ -2,20 +2,26 @@
 
 from ._base import AbstractCuriosity, explanation, score, start_memory
 from .disagreement import Disagreement
+from .e3b import E3B
 from .icm import ICM
 from .lbs import LBS
 from .learner import Learner, LearnerSettings, LearnerState
 from .ngu import NGU
 from .none import NoBonus
+from .noveld import NovelD
 from .random import Random
+from .re3 import RE3
 from .ride import RIDE
 from .rnd import RND
+from .simhash import SimHashCounts
 from .vime import VIME
 
 __all__ = [
+    "E3B",
     "ICM",
     "LBS",
     "NGU",
+    "RE3",
     "RIDE",
     "RND",
     "VIME",
@@ -25,7 +31,9 @@ __all__ = [
     "LearnerSettings",
     "LearnerState",
     "NoBonus",
+    "NovelD",
     "Random",
+    "SimHashCounts",
     "explanation",
     "score",
     "start_memory",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from .._tree import Frozen
 from .._types import Discrete, Scalar, Spec, Transition, Vector
@@ -108,3 +109,30 @@ class Distillation(eqx.Module):
         """Mean squared difference of the two networks on one observation."""
         x = jnp.clip(jnp.ravel(obs), -self.clip, self.clip)
         return jnp.mean((self.predictor(x) - self.target(x)) ** 2)
+
+
+class SimHash(eqx.Module):
+    """The code of an observation: on which side of random planes it lies, sgn(A g(s)), as one number.
+
+    Near observations lie on the same side of most planes. A is Gaussian and frozen. All planes pass through 0, so
+    that a code tells directions apart but no lengths, unless `offset` moves each of them off it at random.
+    """
+
+    planes: Frozen[Linear]
+    bits: int = eqx.field(static=True)
+
+    def __init__(self, spec: Spec, bits: int, *, offset: bool, key: Source) -> None:
+        def gaussian(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+            return rng.standard_normal((inputs, outputs)), rng.standard_normal(outputs) * offset
+
+        self.planes = Frozen(Linear(spec.obs_size, bits, key=key, init=gaussian))
+        self.bits = bits
+
+    @property
+    def codes(self) -> int:
+        """How many codes there are: 2^bits."""
+        return 1 << self.bits
+
+    def __call__(self, obs: Float[Array, "..."]) -> Int[Array, ""]:
+        sides = self.planes(jnp.ravel(obs)) > 0
+        return jnp.sum(jnp.where(sides, 1 << jnp.arange(self.bits, dtype=jnp.int32), 0), dtype=jnp.int32)

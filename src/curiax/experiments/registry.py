@@ -14,7 +14,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .._errors import UsageError, unknown
-from ..curiosity import ICM, LBS, NGU, RIDE, RND, VIME, AbstractCuriosity, Disagreement, NoBonus, Random
+from ..curiosity import (
+    E3B,
+    ICM,
+    LBS,
+    NGU,
+    RE3,
+    RIDE,
+    RND,
+    VIME,
+    AbstractCuriosity,
+    Disagreement,
+    NoBonus,
+    NovelD,
+    Random,
+    SimHashCounts,
+)
 from ..envs import AbstractAnyTask, AntMaze, GymnasiumTask, HalfCheetah, MountainCar, NoisyMNIST
 from ..envs.gymnasium_task import find_modules_here
 
@@ -54,6 +69,10 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("vime", VIME, "information gained about the weights of a Bayesian network"),
         MethodEntry("ride", RIDE, "impact on learnt features, divided by an episodic count"),
         MethodEntry("ngu", NGU, "episodic novelty, modulated by random network distillation"),
+        MethodEntry("re3", RE3, "distance to the nearest neighbours among random embeddings of earlier states"),
+        MethodEntry("e3b", E3B, "features that point where the episode has not been, in inverse-dynamics features"),
+        MethodEntry("noveld", NovelD, "rise of random network distillation's error, at first visits of the episode"),
+        MethodEntry("simhash", SimHashCounts, "count of the state's hash: one over its root"),
         MethodEntry("random", Random, "uniformly random actions, no learning"),
         MethodEntry("none", NoBonus, "plain PPO on the task's own reward"),
         MethodEntry("ride-no-count", RIDE, "ablation: RIDE without the episodic count", {"method.count": False}),

@@ -163,8 +163,8 @@ def noise_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
 
     pays = (
         "What the model would pay for pressing the remote, as a share of that plus what it would pay for pushing the "
-        "car, in the middle of every bin (medians). 50 %: noise is worth as much as the car. Methods with an episodic "
-        "memory are missing: what they pay depends on the episode."
+        "car, in the middle of every bin (medians). 50 %: noise is worth as much as the car. Methods with a memory "
+        "are missing: what they pay depends on what came before."
     )
     found = (
         curve(noisy, "probe", "Would pay for noise", "%", pays, scale=100.0, top=100.0, values=contrast),

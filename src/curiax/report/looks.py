@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: Okabe and Ito's palette, and strokes that tell apart the pairs that are alike to colour-blind eyes.
+#: Okabe and Ito's palette, a few colours beside it, and strokes that tell apart what is alike to colour-blind eyes.
 LOOKS = {
     "lbs": ("#D55E00", ""),
     "icm": ("#0072B2", ""),
@@ -13,6 +13,10 @@ LOOKS = {
     "vime": ("#E69F00", "7 3"),
     "ride": ("#56B4E9", "10 3"),
     "ngu": ("#8C6BB1", "4 2"),
+    "re3": ("#2C6E2F", "6 2 1 2"),
+    "e3b": ("#5D3A9B", "3 3"),
+    "noveld": ("#2A9DC9", "12 3"),
+    "simhash": ("#7A1F1F", "8 2 2 2 2 2"),
     "random": ("#767676", "1 2"),
     "none": ("#444444", ""),
 }

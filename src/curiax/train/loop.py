@@ -412,7 +412,7 @@ def calibrated(state: TrainState, rollout: Rollout) -> TrainState:
 def probe_maps(setup: Setup, model: AbstractCuriosity, stats: Moments, *, key: PRNGKey) -> Metrics:
     """What a model would pay in every cell of the task's probe, whether the agent went there or not.
 
-    A method with an episodic memory pays by what the episode held before, so there is no such map of it.
+    A method with a memory pays by what came before, so there is no such map of it.
     """
     task = setup.task
     assert isinstance(task, AbstractTask)
