@@ -1,7 +1,7 @@
 """A method of your own as the bonus of Stable-Baselines3's PPO: the class of `new_method.py`, unchanged.
 
-Nothing but the bonus pays here (`extrinsic_weight=0`). Counted are the 10 x 10 bins of position and velocity that the car
-has been to. Needs Stable-Baselines3: `pip install 'curiax[sb3]'`.
+Nothing but the bonus pays here (`extrinsic_weight=0`). Counted are the 10 x 10 bins of position and velocity that the
+car has been to. Needs Stable-Baselines3: `pip install 'curiax[sb3]'`.
 
     python bonus_sb3_own_method.py
 """
