@@ -893,6 +893,24 @@ def reliability(_: str, __: str) -> str:
     return f"{table}\n\nMade by `make soak` at {states}." if measured else table
 
 
+def sb3(_: str, __: str) -> str:
+    """Who reached the flag of the sparse Mountain Car in Stable-Baselines3, and when."""
+    found = json.loads((RESULTS / "sb3-mountain-car.json").read_text())
+    names, seeds = list(found["results"]), [row["seed"] for row in found["results"]["ppo"]]
+    lines = []
+    for k, seed in enumerate(seeds):
+        rows = [found["results"][name][k] for name in names]
+        firsts = ["never" if row["first_reached"] is None else f"{row['first_reached']:,}" for row in rows]
+        late = [f"{row['share_of_last_episodes']:.0%}".replace("%", " %") for row in rows]
+        lines.append([str(seed), *(f"{first}; {share}" for first, share in zip(firsts, late, strict=True))])
+    versions = ", ".join(f"{name} {found['versions'][name]}" for name in ("stable-baselines3", "torch", "jax"))
+    return (
+        f"{grid(['seed', *names], lines)}\n\nThe step at which the flag was first reached, of {found['steps']:,}; the share "
+        f"of episodes in the last tenth of training that reached it. Made by `{found['command']}` with {versions}. "
+        "The settings were chosen on other seeds."
+    )
+
+
 def run_options(_: str, __: str) -> str:
     """How a run is carried out: the options that `run` and `reproduce` share."""
     told = descriptions(RunOptions)
@@ -964,6 +982,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "overview": overview,
     "run-options": run_options,
     "reliability": reliability,
+    "sb3": sb3,
     "bins": bins,
 }
 
