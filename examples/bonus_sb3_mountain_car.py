@@ -1,6 +1,7 @@
-"""Stable-Baselines3's PPO on a sparse Mountain Car: with LBS it finds the flag, alone it never does.
+"""Stable-Baselines3's PPO on a sparse Mountain Car: with and without LBS, who finds the flag?
 
-The car has 100 steps to swing out of its valley, and is paid 1 for each step at the flag, 0 anywhere else. Needs
+The car has 100 steps to swing out of its valley, and is paid 1 for each step at the flag, 0 anywhere else. Of the
+seeds 0 to 9, 9 reached the flag with LBS and 4 without; of 300 to 304, 5 and 0 (docs/howto-sb3.md). Needs
 Stable-Baselines3: `pip install 'curiax[sb3]'`.
 
     python bonus_sb3_mountain_car.py                                  # one seed, with and without bonus
@@ -70,7 +71,7 @@ def train(seed: int, curious: bool, steps: int) -> dict[str, Any]:
 def main() -> None:
     """Train with and without bonus, and say who reached the flag."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--json", type=Path, help="write the results here")
     options = parser.parse_args()

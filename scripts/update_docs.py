@@ -904,10 +904,15 @@ def sb3(_: str, __: str) -> str:
         late = [f"{row['share_of_last_episodes']:.0%}".replace("%", " %") for row in rows]
         lines.append([str(seed), *(f"{first}; {share}" for first, share in zip(firsts, late, strict=True))])
     versions = ", ".join(f"{name} {found['versions'][name]}" for name in ("stable-baselines3", "torch", "jax"))
+    chosen = json.loads((RESULTS / "sb3-mountain-car-chosen.json").read_text())["results"]
+    with_, without = (sum(row["first_reached"] is not None for row in chosen[name]) for name in ("ppo with lbs", "ppo"))
+    count = len(chosen["ppo"])
     return (
-        f"{grid(['seed', *names], lines)}\n\nThe step at which the flag was first reached, of {found['steps']:,}; the share "
-        f"of episodes in the last tenth of training that reached it. Made by `{found['command']}` with {versions}. "
-        "The settings were chosen on other seeds."
+        f"{grid(['seed', *names], lines)}\n\nThe step at which the flag was first reached, of {found['steps']:,}, and "
+        "the share of episodes in the last tenth of training that reached it. Made by "
+        f"`{found['command']}` with {versions}.\n\nDo not take the middle column for a law. The settings were chosen "
+        f"by trying LBS alone on seeds 0 to 3; of the {count} seeds 0 to 9, {with_} reached the flag with LBS, and "
+        f"{without} without. PPO alone can get there."
     )
 
 
