@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format types tests docs results check-python benchmark soak clean help
+.PHONY: demo test sb3 lint format types tests docs results check-python benchmark soak clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,8 @@ types:
 
 tests:
 	$(BIN)/python -m pytest -n 2
+
+sb3: $(VENV)/.installed-sb3 ## PyTorch and Stable-Baselines3, which `make test` then tests with
 
 docs: $(VENV)/.installed-docs ## the documentation, as a site in docs/_build/html; no network
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs docs/_build/html
@@ -77,6 +79,13 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-mujoco: pyproject.toml | $(BIN)/python
 	$(PIP) install -e '.[mujoco]'
+	@touch $@ $(VENV)/.installed
+
+# On Linux the plain name takes a build with gigabytes of CUDA where no other is offered: `make sb3 TORCH=...` says which.
+TORCH ?= torch==2.13.0
+$(VENV)/.installed-sb3: pyproject.toml | $(BIN)/python
+	$(PIP) install $(TORCH)
+	$(PIP) install -e '.[sb3]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python

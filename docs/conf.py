@@ -29,6 +29,7 @@ nitpicky = True
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+autodoc_mock_imports = ["stable_baselines3"]
 autoclass_content = "both"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

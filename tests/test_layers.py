@@ -75,6 +75,23 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_stable_baselines3_is_asked_for_by_one_module_only() -> None:
+    """Nothing else imports PyTorch; where Stable-Baselines3 is missing, the error says how to get it."""
+    code = """
+import sys
+sys.modules["stable_baselines3"] = None  # importing it fails, as where it is not installed
+import curiax
+curiax.Bonus, curiax.CuriousVectorEnv
+assert "torch" not in sys.modules
+try:
+    import curiax.integrations.sb3
+except curiax.UsageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'curiax[sb3]'" in done.stdout
+
+
 def test_every_task_has_a_name_for_gymnasium() -> None:
     """Listed apart from the tasks, so that registering them takes no JAX."""
     assert sorted(GYMNASIUM_IDS.values()) == sorted(TASKS)

@@ -104,14 +104,18 @@ class PureInstance(AbstractInstance):
     def __init__(self, task: AbstractAnyTask) -> None:
         assert isinstance(task, AbstractTask)
         self.task = task
-        self._reset = jax.jit(lambda key: _seen(task, task.reset(key=key)))
 
-        def step(state: Any, action: Any, key: Any) -> Any:
-            after, reward, terminated = task.step(state, task.spec.action.executed(action), key=key)
-            return *_seen(task, after), reward, terminated
+        # The next key comes out of the same program: calling one costs more than what these compute.
+        def reset(key: Any) -> Any:
+            key, now = jax.random.split(key)
+            return key, *_seen(task, task.reset(key=now))
 
-        self._step = jax.jit(step)
-        self._split = jax.jit(jax.random.split)
+        def step(key: Any, state: Any, action: Any) -> Any:
+            key, now = jax.random.split(key)
+            after, reward, terminated = task.step(state, task.spec.action.executed(action), key=now)
+            return key, *_seen(task, after), reward, terminated
+
+        self._reset, self._step = jax.jit(reset), jax.jit(step)
         self._key: Any = None
         self._state: Any = None
 
@@ -119,13 +123,11 @@ class PureInstance(AbstractInstance):
         self._key = jax.random.key(number)
 
     def reset(self) -> tuple[np.ndarray, np.ndarray]:
-        self._key, key = self._split(self._key)
-        self._state, obs, point = self._reset(key)
+        self._key, self._state, obs, point = self._reset(self._key)
         return np.array(obs), np.array(point)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, bool, bool]:
-        self._key, key = self._split(self._key)
-        self._state, obs, point, reward, terminated = self._step(self._state, action, key)
+        self._key, self._state, obs, point, reward, terminated = self._step(self._key, self._state, action)
         return np.array(obs), np.array(point), float(reward), bool(terminated), False
 
     def picture(self) -> np.ndarray:
