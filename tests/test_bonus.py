@@ -690,3 +690,24 @@ def test_moments_of_no_one() -> None:
     for a, b in zip(jax.tree.leaves(start), jax.tree.leaves(after), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     assert curiax.Bonus is Bonus
+
+
+@pytest.mark.parametrize("how", ["calibrate", "update"])
+def test_features_of_images_are_standardised_once(how: str) -> None:
+    """By `calibrate`, or else by the first update, on what was seen; never again after that."""
+    rng = np.random.default_rng(18)
+    seen = spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    bonus = made("re3", seen, num_envs=2)
+    pictures = rng.integers(0, 256, (8, 2, 8, 8, 1), np.uint8)
+    asked = {**steps(rng, 8, 2, seen=seen), "next_obs": pictures}
+    if how == "calibrate":
+        bonus.calibrate(pictures.reshape(-1, 8, 8, 1))
+    else:
+        bonus.reward(**asked)
+        bonus.update()
+    features = jax.vmap(bonus.state.model.target)(jnp.asarray(pictures.reshape(-1, 64) / 255, jnp.float32))
+    np.testing.assert_allclose(features.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(features.std(0), 1, atol=1e-3)
+    measured = np.asarray(bonus.state.model.target.features.net.mean)
+    bonus.calibrate(rng.integers(0, 100, (16, 8, 8, 1), np.uint8))
+    assert np.array_equal(bonus.state.model.target.features.net.mean, measured)

@@ -115,9 +115,11 @@ class SimHash(eqx.Module):
     """The code of an observation: on which side of random planes it lies, sgn(A g(s)), as one number.
 
     Near observations lie on the same side of most planes. A is Gaussian and frozen. All planes pass through 0, so
-    that a code tells directions apart but no lengths, unless `offset` moves each of them off it at random.
+    that a code tells directions apart but no lengths, unless `offset` moves each of them off it at random. g(s) is a
+    vector itself, of an image its standardised random features.
     """
 
+    target: Target
     planes: Frozen[Linear]
     bits: int = eqx.field(static=True)
 
@@ -125,7 +127,9 @@ class SimHash(eqx.Module):
         def gaussian(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
             return rng.standard_normal((inputs, outputs)), rng.standard_normal(outputs) * offset
 
-        self.planes = Frozen(Linear(spec.obs_size, bits, key=key, init=gaussian))
+        rng = generator(key)
+        self.target = Target(spec, key=rng)
+        self.planes = Frozen(Linear(self.target.size, bits, key=rng, init=gaussian))
         self.bits = bits
 
     @property
@@ -134,5 +138,5 @@ class SimHash(eqx.Module):
         return 1 << self.bits
 
     def __call__(self, obs: Float[Array, "..."]) -> Int[Array, ""]:
-        sides = self.planes(jnp.ravel(obs)) > 0
+        sides = self.planes(self.target(obs)) > 0
         return jnp.sum(jnp.where(sides, 1 << jnp.arange(self.bits, dtype=jnp.int32), 0), dtype=jnp.int32)

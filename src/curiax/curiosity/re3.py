@@ -7,7 +7,8 @@ Seo, Chen, Shin, Lee, Abbeel, Lee: State Entropy Maximization with Random Encode
 
 Choices:
 
-* f is a ReLU network 32-32 with 32 outputs; the original's is convolutional, with 50 outputs, for images.
+* f is a ReLU network 32-32 with 32 outputs, for images on top of standardised random features; the original's is
+  convolutional, with 50 outputs.
 * Each environment remembers the embeddings of its own newest `capacity` = 2048 states, across episodes: one rollout
   of the released LBS code. The original takes the replay buffer, or the samples of one update on policy.
 * `neighbours` k = 3 (original, control tasks). y itself is remembered only after its bonus is known.
@@ -29,8 +30,9 @@ from .._errors import UsageError
 from .._settings import Count
 from .._tree import Frozen
 from .._types import PRNGKey, Scalar, Spec, Transition
-from ..nn import MLP
+from ..nn import MLP, generator
 from ._base import AbstractCuriosity, Memory, Terms
+from .features import Target
 
 
 class RE3Memory(eqx.Module):
@@ -52,6 +54,7 @@ class RE3(AbstractCuriosity):
 }"""
     nonnegative: ClassVar[bool] = True
 
+    target: Target
     encoder: Frozen[MLP]
     size: int = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
@@ -82,7 +85,9 @@ class RE3(AbstractCuriosity):
                 f"method.neighbours = {neighbours}: a memory of method.capacity = {capacity} never holds so many; take "
                 "fewer neighbours, or remember more."
             )
-        self.encoder = Frozen(MLP([spec.obs_size, width, width, feature_size], key=key))
+        rng = generator(key)
+        self.target = Target(spec, key=rng)
+        self.encoder = Frozen(MLP([self.target.size, width, width, feature_size], key=rng))
         self.size, self.capacity, self.neighbours = feature_size, capacity, neighbours
 
     def memory(self) -> Memory:
@@ -92,7 +97,7 @@ class RE3(AbstractCuriosity):
         return memory
 
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
-        y = self.encoder(jnp.ravel(t.next_obs))
+        y = self.encoder(self.target(t.next_obs))
         distances = jnp.sum((memory.entries - y) ** 2, axis=-1)
         distances = jnp.where(jnp.arange(self.capacity) < memory.written, distances, jnp.inf)
         distance = jnp.sqrt(smallest(distances, self.neighbours))

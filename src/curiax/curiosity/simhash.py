@@ -8,7 +8,7 @@ for Deep Reinforcement Learning, NeurIPS 2017.
 
 Choices:
 
-* g is the loop's normalised observation.
+* g is the loop's normalised observation, of an image its standardised random features.
 * `bits` k = 12, with an entry of the table for each of the 2^k codes, so that no two codes share a count. The original
   has 16 to 512 bits and hashes the code once more.
 * `offset=True`: each plane lies off the mean of the observations by a Gaussian number of deviations, that is, g has one

@@ -114,6 +114,7 @@ class Bonus:
         both = json.dumps([spaces.said(observation_space), spaces.said(action_space)])
         self._frame = Frame(both, structure, learning, self.normalise_obs, self._observations, self._actions, static)
         self._waiting: list[tuple[Steps, np.ndarray]] = []
+        self._count = 0
         self._asked: Asked | None = None
         self._key: tuple[int, Any] | None = None
         self._dropped = False
@@ -148,7 +149,7 @@ class Bonus:
     @property
     def seen(self) -> int:
         """Transitions that wait for the next `update`."""
-        return self.num_envs * sum(steps.length for steps, _ in self._waiting)
+        return self.num_envs * self._count
 
     def about(self) -> dict[str, Any]:
         """What was asked for, as plain data: with it and `state` an equal Bonus can be made."""
@@ -234,13 +235,14 @@ class Bonus:
 
     def discard(self) -> None:
         """Drop the transitions that wait for the next update."""
-        self._waiting, self._asked = [], None
+        self._waiting, self._count, self._asked = [], 0, None
 
     def calibrate(self, obs: Any) -> None:
         """Let the statistics of observations start with these, before the first bonus is paid.
 
-        Without it they start with what is seen until the first update, and the bonuses until then are paid for
-        observations as they come.
+        Of images, the scale of the features that some methods predict; it is measured once, so a second call changes
+        nothing. Without this call the statistics start with what is seen until the first update, and the bonuses until
+        then are paid for observations as they come.
 
         Args:
             obs: observations `[N, ...]` or `[T, N, ...]` of this or another number of environments, as of some random
@@ -324,6 +326,7 @@ class Bonus:
         """Take a state and transitions that wait, as `state` and `waiting_steps` give them."""
         self.state = state
         self._waiting = [(Steps(*(waiting[name] for name in Steps._fields)), waiting["raw"])] if waiting else []
+        self._count = sum(steps.length for steps, _ in self._waiting)
 
     def _refuse_memories(self, model: AbstractCuriosity) -> None:
         """Refuse memories that no machine holds, before they are made."""
@@ -400,6 +403,7 @@ class Bonus:
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""
         self._waiting.append((steps, raw))
+        self._count += steps.length
         excess = self.seen - self.waiting
         if excess <= 0:
             return
@@ -412,6 +416,7 @@ class Bonus:
                 stacklevel=3,
             )
         rows = -(-excess // self.num_envs)
+        self._count -= rows
         while rows and self._waiting:
             first, first_raw = self._waiting[0]
             gone = min(rows, first.length)

@@ -124,10 +124,20 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         return memory, raw, paid
 
     def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
-        """The state that has seen these observations, but not learnt from them."""
+        """The state that has seen these observations, but not learnt from them.
+
+        `where` names those that count; the others repeat them. What a method measures once, as the scale of an image's
+        features, it measures on the first observations there are.
+        """
         if frame.normalise:
-            state = eqx.tree_at(lambda s: s.obs_stats, state, state.obs_stats.merge(obs, where))
-        return state
+            return replace(state, obs_stats=state.obs_stats.merge(obs, where))
+        if not state.model.calibrates:
+            return state
+        fresh = state.model.calibrated(obs)
+        model = jax.tree.map(
+            lambda new, old: jnp.where(state.calibrated, old, new) if eqx.is_array(new) else new, fresh, state.model
+        )
+        return replace(state, model=model, calibrated=jnp.ones((), bool))
 
     @jax.jit
     def train(arrays: BonusState, root: PRNGKey, steps: Steps, raw: Array, count: Array) -> tuple[Any, dict[str, Any]]:
