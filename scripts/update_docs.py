@@ -1011,7 +1011,29 @@ def bins(which: str, _: str) -> str:
 
 
 #: Part → how it is written, from what it is about and the way from its document up to the repository's root.
+def mnist_variance(_: str, __: str) -> str:
+    """What LBS would encode of each kind of transition on Noisy MNIST at its best, for some β."""
+    told = json.loads((RESULTS / "mnist-variance.json").read_text())
+    lines = []
+    for pixels, features in zip(told["pixels"]["nats"], told["features"]["nats"], strict=True):
+        cells = [f"{pixels['beta']:g}"]
+        for row in (pixels, features):
+            first, second = row["1 → 2…9"], row["0 → 1"]
+            ratio = f"{first / second:.2f}" if second > 0.01 else "nothing is encoded"
+            cells += [f"{first:.2f}", f"{second:.2f}", ratio]
+        lines.append(cells)
+    head = ["β", *(f"{name}: {what}" for name in ("pixels", "features") for what in ("1 → 2…9", "0 → 1", "ratio"))]
+    largest = {name: max(told[name]["largest_variance"].values()) for name in ("pixels", "features")}
+    return (
+        grid(head, lines)
+        + "\n\nIn nats, from the pictures alone. The largest variance of a direction is "
+        f"{largest['pixels']:.1f} for pixels and {largest['features']:.1f} for standardised features (mean of "
+        f"{told['features']['networks']} random networks). `{told['command']}`"
+    )
+
+
 PARTS: dict[str, Callable[[str, str], str]] = {
+    "mnist-variance": mnist_variance,
     "noisy-tv": noisy_tv,
     "speed": speed,
     "host-ratios": host_ratios,
