@@ -1025,8 +1025,7 @@ def mnist_variance(_: str, __: str) -> str:
     head = ["β", *(f"{name}: {what}" for name in ("pixels", "features") for what in ("1 → 2…9", "0 → 1", "ratio"))]
     largest = {name: max(told[name]["largest_variance"].values()) for name in ("pixels", "features")}
     return (
-        grid(head, lines)
-        + "\n\nIn nats, from the pictures alone. The largest variance of a direction is "
+        grid(head, lines) + "\n\nIn nats, from the pictures alone. The largest variance of a direction is "
         f"{largest['pixels']:.1f} for pixels and {largest['features']:.1f} for standardised features (mean of "
         f"{told['features']['networks']} random networks). `{told['command']}`"
     )

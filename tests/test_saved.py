@@ -217,8 +217,32 @@ def test_nonsense_in_the_experiment_is_refused(run: Path, field: str, value: Any
 
 
 def test_settings_that_mean_something_else_now_are_refused(run: Path) -> None:
-    edit(run, lambda about: about["settings"].update({"ppo.clip": 0.3}))
-    refused(run, r"other settings.*differ in ppo.clip")
+    """What the experiment says itself cannot have been another default."""
+
+    def other(about: dict[str, Any]) -> None:
+        about["experiment"]["settings"] = {"ppo.epochs": 2}
+        about["settings"]["ppo.epochs"] = 3
+
+    edit(run, other)
+    refused(run, r"other settings.*differ in ppo.epochs")
+
+
+def test_defaults_of_its_own_time_hold(run: Path) -> None:
+    """A default that has changed since is the one that was written down; a setting that is new takes its present one."""
+    now = saved.read(run)[0]
+
+    def older(about: dict[str, Any]) -> None:
+        about["settings"]["ppo.clip"] = 0.3
+        del about["settings"]["loop.coverage"]
+
+    edit(run, older)
+    plan, _ = saved.read(run)
+    assert plan.settings["ppo.clip"] == 0.3
+    assert plan.setup.agent.settings.clip == 0.3
+    assert plan.settings["loop.coverage"] == now.settings["loop.coverage"]
+    assert plan.experiment == now.experiment
+    edit(run, lambda about: about["settings"].update({"ppo.gone": 1}))
+    refused(run, r"differ in ppo.gone")
 
 
 @pytest.mark.parametrize("keep", [0, 4, 8, 100, -1])

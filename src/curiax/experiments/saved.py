@@ -202,7 +202,10 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
         plan = with_its_defaults(Experiment.from_json(said), about["settings"])
     except (UsageError, TypeError, ValueError) as error:
         raise OutputError(f"{path / AGENTS}: its experiment cannot be set up again: {error}") from None
-    known = {name: plan.settings.get(name) for name in about["settings"]}
+    # A setting may be newer than the file, but not all of a group.
+    groups = {name.partition(".")[0] for name in about["settings"]}
+    whole = {name for name in plan.settings if name.partition(".")[0] not in groups}
+    known = {name: plan.settings.get(name) for name in {*about["settings"], *said["settings"], *whole}}
     if known != about["settings"]:
         changed = folder.difference({"settings": about["settings"]}, {"settings": known})
         raise OutputError(
@@ -218,7 +221,11 @@ def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Pl
     A setting that has come since then takes its present default, which stands for what was done before it was there.
     """
     plan = resolve(experiment)
-    others = {name: value for name, value in settings.items() if plan.settings.get(name, value) != value}
+    others = {
+        name: value
+        for name, value in settings.items()
+        if name not in experiment.settings and plan.settings.get(name, value) != value
+    }
     if not others:
         return plan
     return replace(resolve(replace(experiment, settings={**experiment.settings, **others})), experiment=experiment)

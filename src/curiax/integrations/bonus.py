@@ -31,7 +31,7 @@ from ..experiments.paying import MOST_MEMORY
 from ..experiments.registry import find_method
 from ..experiments.spec import plain
 from . import spaces
-from .bonus_programs import BonusState, Frame, Steps, cut, programs, replace_memory, rounded
+from .bonus_programs import BonusState, Frame, Steps, asked_of, cut, programs, replace_memory, rounded
 from .spaces import Actions, Observations
 
 
@@ -112,11 +112,14 @@ class Bonus:
         arrays, static = eqx.partition(self._state, eqx.is_array)
         structure = (jax.tree.structure(arrays), str(jax.tree.leaves(static)))
         both = json.dumps([spaces.said(observation_space), spaces.said(action_space)])
-        self._frame = Frame(both, structure, learning, self.normalise_obs, self._observations, self._actions, static)
+        trees = jax.tree.structure(asked_of(self._state)), jax.tree.structure(self._state.learner.memory)
+        self._frame = Frame(
+            both, structure, learning, self.normalise_obs, self._observations, self._actions, static, *trees
+        )
         self._waiting: list[tuple[Steps, np.ndarray]] = []
         self._count = 0
         self._asked: Asked | None = None
-        self._key: tuple[int, Any] | None = None
+        self._held: tuple[BonusState, list[Any], Any] | None = None
         self._dropped = False
 
     def __repr__(self) -> str:
@@ -382,23 +385,23 @@ class Bonus:
             padded = padded._replace(
                 valid=padded.valid & there, terminated=padded.terminated & there, truncated=padded.truncated & there
             )
-        model = eqx.filter(state.model, eqx.is_array)
-        key = self._bonus_key()
-        memory, raw, paid = pay(model, state.learner.memory, state.learner.scale.moments, state.obs_stats, key, padded)
+        asked, key = self._asked_with()
+        memory, raw, paid = pay(asked, jax.tree.leaves(state.learner.memory), key, padded)
         raw, paid = np.asarray(raw)[: steps.length], np.asarray(paid)[: steps.length]
         if not (np.abs(raw) < LIMIT).all():
             raise NonFiniteError(
                 f"reward: {self.method!r} gave {COMPUTED} (at {spaces.place(~(np.abs(raw) < LIMIT), 2)}); nothing was "
                 "changed. Calibrate with typical observations, or lower learner.learning_rate."
             )
-        return memory, raw, paid
+        return jax.tree.unflatten(self._frame.memory, memory), raw, paid
 
-    def _bonus_key(self) -> Any:
-        """The key of all questions until the next update: the same question has the same answer."""
-        updates = self.updates
-        if self._key is None or self._key[0] != updates:
-            self._key = updates, jax.random.fold_in(jax.random.fold_in(self._root, updates), 0)
-        return self._key[1]
+    def _asked_with(self) -> tuple[list[Any], Any]:
+        """What all questions until the next update are asked with: the same question has the same answer."""
+        state, held = self._state, self._held
+        if held is None or held[0].model is not state.model or held[0].obs_stats is not state.obs_stats:
+            key = jax.random.fold_in(jax.random.fold_in(self._root, self.updates), 0)
+            self._held = held = state, jax.tree.leaves(asked_of(state)), key
+        return held[1], held[2]
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""

@@ -82,6 +82,9 @@ class Frame:
     observations: Observations = field(compare=False)
     actions: Actions = field(compare=False)
     static: Any = field(compare=False)
+    #: The trees of what `pay` gets as plain lists: taking modules apart at each step would take longer than paying.
+    asked: Any = field(compare=False)
+    memory: Any = field(compare=False)
 
     def normalised(self, stats: Moments, obs: Float[Array, "..."]) -> Float[Array, "..."]:
         """Observations as the method sees them."""
@@ -109,9 +112,11 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         return eqx.combine(arrays, frame.static)
 
     @jax.jit
-    def pay(model: Any, memory: Any, moments: Any, stats: Moments, key: PRNGKey, steps: Steps) -> tuple[Any, ...]:
+    def pay(asked: list[Array], memory: list[Array], key: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
+        model, moments, stats = jax.tree.unflatten(frame.asked, asked)
         full = eqx.combine(model, frame.static.model)
-        memory, raw = score(full, memory, frame.seen(stats, steps), key=key)
+        remembered = jax.tree.unflatten(frame.memory, memory)
+        remembered, raw = score(full, remembered, frame.seen(stats, steps), key=key)
         paid = raw
         if settings.scale:
             # The deviation as it stands: a question must not change the answer to the next.
@@ -121,7 +126,7 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
             paid = paid / jnp.sqrt(moments.var + 1e-8)
             if settings.clip_order == "after":
                 paid = jnp.clip(paid, -clip, clip)
-        return memory, raw, paid
+        return jax.tree.leaves(remembered), raw, paid
 
     def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
         """The state that has seen these observations, but not learnt from them.
@@ -133,7 +138,9 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
             return replace(state, obs_stats=state.obs_stats.merge(obs, where))
         if not state.model.calibrates:
             return state
-        fresh = state.model.calibrated(obs)
+        # One that counts stands in for each that does not.
+        shown = jnp.where(spaces.spread(where, obs), obs, obs[jnp.argmax(where)])
+        fresh = state.model.calibrated(shown)
         model = jax.tree.map(
             lambda new, old: jnp.where(state.calibrated, old, new) if eqx.is_array(new) else new, fresh, state.model
         )
@@ -163,6 +170,11 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         return eqx.filter(state, eqx.is_array)
 
     return pay, train, calibrate
+
+
+def asked_of(state: BonusState) -> tuple[Any, Moments, Moments]:
+    """What decides a bonus and changes only where something is learnt or measured."""
+    return eqx.filter(state.model, eqx.is_array), state.learner.scale.moments, state.obs_stats
 
 
 def replace_memory(state: BonusState, memory: Any) -> BonusState:
