@@ -1,6 +1,7 @@
 """Run every benchmark, one after the other, each in a process of its own, and show which targets are met.
 
-`against_sb3` is run where `--sb3-python` names a Python that has Stable-Baselines3. Use a quiet machine. `--quick`
+`against_sb3` and `against_rllte` are run where `--sb3-python` and `--rllte-python` name a Python that has
+Stable-Baselines3, and one that has rllte-core. Use a quiet machine. `--quick`
 is a rehearsal with few steps and repeats; its numbers mean nothing, so it wants a folder of its own.
 """
 
@@ -23,8 +24,12 @@ QUICK = {
     "seed_scaling": ("--repeats", "2", "--steps", "20480"),
     "suite": ("--repeats", "1", "--steps", "2048"),
     "host": ("--repeats", "1", "--iterations", "1"),
+    "bonus_latency": ("--repeats", "1", "--calls", "50"),
     "against_sb3": ("--repeats", "1", "--steps", "20480", "--rollouts", "1"),
+    "against_rllte": ("--repeats", "1", "--rollouts", "2"),
 }
+#: Benchmarks that need another library, and the option that names a Python which has it.
+PEERS = {"against_sb3": "sb3_python", "against_rllte": "rllte_python"}
 
 
 def run_one(name: str, out: Path, extra: Sequence[str]) -> bool:
@@ -39,17 +44,19 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--out", type=Path, default=RESULTS, help="folder for the JSON files (default %(default)s)")
     options.add_argument("--sb3-python", help="a Python that has Stable-Baselines3")
+    options.add_argument("--rllte-python", help="a Python that has rllte-core")
     options.add_argument("--quick", action="store_true", help="rehearse with few steps and repeats")
     args = options.parse_args()
     if args.quick and args.out == RESULTS:
         options.error("--quick: give a folder other than the official one with --out")
 
-    names = [name for name in QUICK if name != "against_sb3" or args.sb3_python]
+    pythons = {name: getattr(args, option) for name, option in PEERS.items()}
+    names = [name for name in QUICK if pythons.get(name, sys.executable)]
     targets, failed = [], []
     for name in names:
         extra = [*(QUICK[name] if args.quick else ())]
-        if name == "against_sb3":
-            extra += ["--sb3-python", args.sb3_python]
+        if name in PEERS:
+            extra += [f"--{PEERS[name].replace('_', '-')}", pythons[name]]
         out = args.out.resolve() / f"{name}.json"
         if run_one(name, out, extra):
             targets += json.loads(out.read_text())["targets"]
@@ -58,7 +65,7 @@ def main() -> int:
     print("\n=== all targets")
     print_targets(targets)
     for name in sorted({*QUICK} - {*names}):
-        print(f"{name}: not run, needs --sb3-python")
+        print(f"{name}: not run, needs --{PEERS[name].replace('_', '-')}")
     for name in failed:
         print(f"{name}: FAILED")
     return 1 if failed else 0

@@ -228,7 +228,7 @@ def test_settings_that_mean_something_else_now_are_refused(run: Path) -> None:
 
 
 def test_defaults_of_its_own_time_hold(run: Path) -> None:
-    """A default that has changed since is the one that was written down; a setting that is new takes its present one."""
+    """A default that has changed since is as it was written down; a setting that is new takes its present one."""
     now = saved.read(run)[0]
 
     def older(about: dict[str, Any]) -> None:
