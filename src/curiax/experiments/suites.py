@@ -185,7 +185,7 @@ SUITES: dict[str, Suite] = {
         Suite(
             "mnist",
             "Noisy MNIST",
-            "LBS, Disagreement, ICM and RND on pictures of digits: is the unpredictable transition paid more?",
+            "LBS, Disagreement, ICM and RND on pictures of digits, where one kind of transition cannot be foreseen",
             (MNIST,),
             plainly("lbs", "disagreement", "icm", "rnd"),
         ),
