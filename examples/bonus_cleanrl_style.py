@@ -22,7 +22,9 @@ import optax
 import curiax
 
 ENVS, LENGTH, UPDATES = 16, 32, 80
-BONUS = {"learner": {"learning_rate": 1e-3}, "beta": 2.0}
+LEARNER = {"learning_rate": 1e-3}
+#: What single methods are given beside; a setting that a method does not have is refused.
+SETTINGS = {"lbs": {"beta": 2.0}}
 EPOCHS, MINIBATCH, RATE = 10, 64, 3e-4
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE = 0.99, 0.95, 0.2, 0.01, 0.5
 
@@ -87,7 +89,8 @@ def train(method: str | None, seed: int) -> tuple[int, float]:
     envs = gymnasium.make_vec("curiax/MountainCarSparse-v0", ENVS, "sync", vector_kwargs=same_step)
     spaces = envs.single_observation_space, envs.single_action_space
     low, high = spaces[0].low, spaces[0].high
-    bonus = method and curiax.Bonus(method, *spaces, num_envs=ENVS, seed=seed, **BONUS)  # curiax
+    own = SETTINGS.get(method or "", {})
+    bonus = method and curiax.Bonus(method, *spaces, num_envs=ENVS, seed=seed, learner=LEARNER, **own)  # curiax
 
     random = np.random.default_rng(seed)
     agent = {"actor": layers(random, [2, 64, 64, 1], 0.01), "critic": layers(random, [2, 64, 64, 1], 1.0)}

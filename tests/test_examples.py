@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -21,7 +22,7 @@ RESULTS = {
     "new_method.py": r"EmbeddingDistance +coverage of each seed: .*\nrandom +coverage of each seed: ",
     "bonus_gymnasium_loop.py": r"without bonus +tiles visited: \[\d.* of 256 .*\nwith rnd +tiles visited: \[\d",
     "bonus_cleanrl_style.py": r"without bonus +bins visited: \d+ of 400 .*\nwith lbs +bins visited: \d+ of 400",
-    "bonus_sb3_mountain_car.py": r"ppo +flag reached by \d of 1 seeds\nppo with lbs +flag reached by 1 of 1 seeds",
+    "bonus_sb3_mountain_car.py": r"ppo +flag reached by 0 of 1 seeds\nppo with lbs +flag reached by 1 of 1 seeds",
     "bonus_sb3_own_method.py": r"EmbeddingDistance +bins visited: \d+ of the 91",
 }
 
@@ -33,6 +34,16 @@ def test_example_runs(example: Path) -> None:
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert re.search(RESULTS[example.name], done.stdout), done.stdout
+
+
+def test_one_file_agent_takes_another_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings that it gives to LBS are refused by others, so they must not be given to them."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    agent = importlib.import_module("bonus_cleanrl_style")
+    monkeypatch.setattr(agent, "UPDATES", 4)  # one episode each
+    bins, share = agent.train("rnd", 3)
+    assert 0 < bins < 400
+    assert 0 <= share <= 1
 
 
 def test_examples_by_name_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:

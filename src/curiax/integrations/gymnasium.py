@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from typing import Any
 
 import gymnasium
@@ -105,17 +106,10 @@ class PureInstance(AbstractInstance):
         assert isinstance(task, AbstractTask)
         self.task = task
 
-        # The next key comes out of the same program: calling one costs more than what these compute.
-        def reset(key: Any) -> Any:
-            key, now = jax.random.split(key)
-            return key, *_seen(task, task.reset(key=now))
-
-        def step(key: Any, state: Any, action: Any) -> Any:
-            key, now = jax.random.split(key)
-            after, reward, terminated = task.step(state, task.spec.action.executed(action), key=now)
-            return key, *_seen(task, after), reward, terminated
-
-        self._reset, self._step = jax.jit(reset), jax.jit(step)
+        try:
+            self._reset, self._step = _programs(task)
+        except TypeError:  # a task that holds arrays cannot be looked up: it is compiled for this instance alone
+            self._reset, self._step = _programs.__wrapped__(task)
         self._key: Any = None
         self._state: Any = None
 
@@ -138,6 +132,23 @@ class PureInstance(AbstractInstance):
 
     def close(self) -> None:
         pass
+
+
+@functools.lru_cache(maxsize=16)
+def _programs(task: AbstractTask) -> tuple[Any, Any]:
+    """Reset and step, compiled once for all instances of a task: a vector of 16 would else compile them 16 times."""
+
+    # The next key comes out of the same program: calling one costs more than what these compute.
+    def reset(key: Any) -> Any:
+        key, now = jax.random.split(key)
+        return key, *_seen(task, task.reset(key=now))
+
+    def step(key: Any, state: Any, action: Any) -> Any:
+        key, now = jax.random.split(key)
+        after, reward, terminated = task.step(state, task.spec.action.executed(action), key=now)
+        return key, *_seen(task, after), reward, terminated
+
+    return jax.jit(reset), jax.jit(step)
 
 
 class HostInstance(AbstractInstance):
