@@ -548,7 +548,6 @@ def test_unsupported_observations(space: Any, words: str) -> None:
     [
         (spaces.Box(-np.inf, 1, (2,)), "have no bounds.*RescaleAction"),
         (spaces.Box(1, 1, (2,)), "nothing to choose"),
-        (spaces.Discrete(1), "nothing to choose"),
         (spaces.MultiDiscrete([2, 3]), "not supported.*ActionWrapper"),
         (spaces.MultiBinary(2), "not supported.*ActionWrapper"),
         (spaces.Dict(a=spaces.Discrete(2)), "not supported.*ActionWrapper"),
