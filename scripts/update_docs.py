@@ -381,20 +381,6 @@ def ratios(folder: str, _: str) -> str:
     return f"{grid(header, lines)}\n\n{note}"
 
 
-def nearest_one(folder: str, _: str) -> str:
-    """Which lines pay both kinds alike in the end, and which of them comes closest to 1."""
-    entries = [r for r in kept(folder)["rows"] if r["metric"] == RATIO]
-    if not entries:
-        raise MissingResults(f"results/{folder} compares no kinds of transitions")
-    far = {r["method"]: float(np.mean(np.abs(np.log(r["values"])))) for r in entries}
-    closest = min(far, key=lambda label: far[label])
-    lines = [f"* Closest to 1: `{closest}`, {np.exp(far[closest]):.2f} times as much for one kind as for the other."]
-    for verdict in ("near 1", "undecided", "above", "below", "untested"):
-        labels = [r["method"] for r in entries if r["verdict"] == verdict]
-        lines += [f"* {verdict.capitalize()}: {listed(labels)}."] if labels else []
-    return "\n".join(lines)
-
-
 def made(folder: str, _: str) -> str:
     """Seeds, preset, command, and the way to the interactive report."""
     if not (RESULTS / folder / "record").is_dir():
@@ -1049,7 +1035,6 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "figure": figure,
     "table": table,
     "ratios": ratios,
-    "nearest-one": nearest_one,
     "made": made,
     "reports": reports,
     "claims": claims_part,

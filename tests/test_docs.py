@@ -135,7 +135,6 @@ def test_ratios_become_a_table_with_the_bonuses_behind_them(
     (line,) = [line for line in update_docs.ratios("mnist", "").splitlines() if line.startswith("| `icm`")]
     assert line.startswith("| `icm` | **2.33 [0.00, 6.13]**")
     assert line.endswith("| above 1 | undecided | 8 → 2<br>25.0 % left | 4 → 1.2<br>29.2 % left |")
-    assert "Closest to 1: `icm`, 2.00 times as much" in update_docs.nearest_one("mnist", "")
     assert "no claim" in update_docs.claims_part("mnist", "")
     for reader in (update_docs.kept, update_docs.records):
         reader.cache_clear()
