@@ -103,13 +103,13 @@ def test_ratio() -> None:
 
 
 def test_settings() -> None:
-    """The paper's batches of 128 and β for noisy tasks; nobody chooses actions; pixels are not standardised."""
+    """The paper's batches of 128; β and target as settled; nobody chooses actions; pixels are not standardised."""
     plan = resolve(Experiment("mnist", "lbs", seeds=10))
     loop, learner = plan.setup.loop, plan.setup.learner.settings
     assert (loop.envs, learner.minibatch_size, learner.epochs, learner.learning_rate) == (128, 128, 1, 1e-4)
     assert plan.steps == 6_000 * 128
     assert (loop.normalise_obs, loop.successor) == (False, "true")
-    assert plan.settings["method.beta"] == 2.0
+    assert (plan.settings["method.beta"], plan.settings["method.target"]) == (10.0, "pixels")
     assert type(plan.setup.agent).__name__ == "Uniform"
     assert resolve(Experiment("mnist", "lbs", preset="curiax")).setup.loop.rollout == loop.rollout
     assert resolve(Experiment("mountain-car", "lbs")).setup.loop.normalise_obs
