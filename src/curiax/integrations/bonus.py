@@ -119,7 +119,7 @@ class Bonus:
         self._waiting: list[tuple[Steps, np.ndarray]] = []
         self._count = 0
         self._asked: Asked | None = None
-        self._held: tuple[BonusState, list[Any], Any] | None = None
+        self._held: tuple[BonusState, list[Any]] | None = None
         self._dropped = False
 
     def __repr__(self) -> str:
@@ -224,17 +224,16 @@ class Bonus:
         raw = np.concatenate(raws)
         padded = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
         _, train, _ = programs(self._frame)
-        arrays = eqx.filter(self._state, eqx.is_array)
-        after, report = train(arrays, self._root, joined.long(length), padded, np.int32(joined.length))
-        told = {name: float(value) for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
-        if not all(np.isfinite(x).all() for x in jax.tree.leaves(after) if jnp.issubdtype(x.dtype, jnp.inexact)):
+        arrays = jax.tree.leaves(eqx.filter(self._state, eqx.is_array))
+        after, report, sound = train(arrays, self._root, joined.long(length), padded, np.int32(joined.length))
+        if not sound:
             raise NonFiniteError(
                 f"update: training {self.method!r} gave {COMPUTED}; nothing was changed. Lower learner.learning_rate, "
                 "or set learner.max_gradient_norm; discard() drops the transitions that wait."
             )
-        self._state = eqx.combine(after, self._frame.static)
+        self._state = eqx.combine(jax.tree.unflatten(self._frame.structure[0], after), self._frame.static)
         self.discard()
-        return told
+        return {name: float(value) for name, value in report.items()}
 
     def discard(self) -> None:
         """Drop the transitions that wait for the next update."""
@@ -385,8 +384,7 @@ class Bonus:
             padded = padded._replace(
                 valid=padded.valid & there, terminated=padded.terminated & there, truncated=padded.truncated & there
             )
-        asked, key = self._asked_with()
-        memory, raw, paid = pay(asked, jax.tree.leaves(state.learner.memory), key, padded)
+        memory, raw, paid = pay(self._asked_with(), jax.tree.leaves(state.learner.memory), self._root, padded)
         raw, paid = np.asarray(raw)[: steps.length], np.asarray(paid)[: steps.length]
         if not (np.abs(raw) < LIMIT).all():
             raise NonFiniteError(
@@ -395,13 +393,12 @@ class Bonus:
             )
         return jax.tree.unflatten(self._frame.memory, memory), raw, paid
 
-    def _asked_with(self) -> tuple[list[Any], Any]:
-        """What all questions until the next update are asked with: the same question has the same answer."""
+    def _asked_with(self) -> list[Any]:
+        """What all questions until the next update are asked with."""
         state, held = self._state, self._held
         if held is None or held[0].model is not state.model or held[0].obs_stats is not state.obs_stats:
-            key = jax.random.fold_in(jax.random.fold_in(self._root, self.updates), 0)
-            self._held = held = state, jax.tree.leaves(asked_of(state)), key
-        return held[1], held[2]
+            self._held = held = state, jax.tree.leaves(asked_of(state))
+        return held[1]
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .._sound import all_within
 from .._stats import Moments
 from .._types import PRNGKey, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, score
@@ -76,7 +77,8 @@ class Frame:
 
     #: The spaces as text: Gymnasium's cannot be keys.
     spaces: str
-    structure: Any
+    #: The tree of the state's arrays, and what else its leaves are.
+    structure: tuple[Any, str]
     learner: Learner
     normalise: bool
     observations: Observations = field(compare=False)
@@ -112,8 +114,10 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         return eqx.combine(arrays, frame.static)
 
     @jax.jit
-    def pay(asked: list[Array], memory: list[Array], key: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
-        model, moments, stats = jax.tree.unflatten(frame.asked, asked)
+    def pay(asked: list[Array], memory: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
+        model, moments, stats, updates = jax.tree.unflatten(frame.asked, asked)
+        # The same for all questions until the next update: the same question has the same answer.
+        key = jax.random.fold_in(jax.random.fold_in(root, updates), 0)
         full = eqx.combine(model, frame.static.model)
         remembered = jax.tree.unflatten(frame.memory, memory)
         remembered, raw = score(full, remembered, frame.seen(stats, steps), key=key)
@@ -147,8 +151,11 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         return replace(state, model=model, calibrated=jnp.ones((), bool))
 
     @jax.jit
-    def train(arrays: BonusState, root: PRNGKey, steps: Steps, raw: Array, count: Array) -> tuple[Any, dict[str, Any]]:
-        state, there = whole(arrays), jnp.arange(steps.valid.shape[0]) < count
+    def train(
+        arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
+    ) -> tuple[list[Array], dict[str, Array], Bool[Array, ""]]:
+        state = whole(jax.tree.unflatten(frame.structure[0], arrays))
+        there = jnp.arange(steps.valid.shape[0]) < count
         new = (steps.valid & there[:, None]).reshape(-1)
         reached = frame.observations.seen(steps.next_obs)
         state = standardised(state, reached.reshape(-1, *reached.shape[2:]), new)
@@ -162,7 +169,10 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         key = jax.random.fold_in(jax.random.fold_in(root, state.updates), 1)
         model, after, report = frame.learner.update(state.model, before, seen, key=key)
         state = BonusState(model, after, state.obs_stats, state.calibrated, state.updates + 1)
-        return eqx.filter(state, eqx.is_array), report
+        # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
+        learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)
+        told = {name: value for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
+        return jax.tree.leaves(eqx.filter(state, eqx.is_array)), told, learnt
 
     @jax.jit
     def calibrate(arrays: BonusState, obs: Array, where: Array) -> Any:
@@ -172,9 +182,9 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
     return pay, train, calibrate
 
 
-def asked_of(state: BonusState) -> tuple[Any, Moments, Moments]:
+def asked_of(state: BonusState) -> tuple[Any, Moments, Moments, Int[Array, ""]]:
     """What decides a bonus and changes only where something is learnt or measured."""
-    return eqx.filter(state.model, eqx.is_array), state.learner.scale.moments, state.obs_stats
+    return eqx.filter(state.model, eqx.is_array), state.learner.scale.moments, state.obs_stats, state.updates
 
 
 def replace_memory(state: BonusState, memory: Any) -> BonusState:
