@@ -31,7 +31,7 @@ from ..experiments.paying import MOST_MEMORY
 from ..experiments.registry import find_method
 from ..experiments.spec import plain
 from . import spaces
-from .bonus_programs import BonusState, Frame, Steps, asked_of, cut, programs, replace_memory, rounded
+from .bonus_programs import BonusState, Frame, Steps, arrays_of, asked_of, cut, programs, replace_memory, rounded
 from .spaces import Actions, Observations
 
 
@@ -112,7 +112,10 @@ class Bonus:
         arrays, static = eqx.partition(self._state, eqx.is_array)
         structure = (jax.tree.structure(arrays), str(jax.tree.leaves(static)))
         both = json.dumps([spaces.said(observation_space), spaces.said(action_space)])
-        trees = jax.tree.structure(asked_of(self._state)), jax.tree.structure(self._state.learner.memory)
+        trees = (
+            jax.tree.structure(eqx.filter(asked_of(self._state), eqx.is_array)),
+            jax.tree.structure(self._state.learner.memory),
+        )
         self._frame = Frame(
             both, structure, learning, self.normalise_obs, self._observations, self._actions, static, *trees
         )
@@ -224,14 +227,14 @@ class Bonus:
         raw = np.concatenate(raws)
         padded = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
         _, train, _ = programs(self._frame)
-        arrays = jax.tree.leaves(eqx.filter(self._state, eqx.is_array))
+        arrays = arrays_of(self._state)
         after, report, sound = train(arrays, self._root, joined.long(length), padded, np.int32(joined.length))
         if not sound:
             raise NonFiniteError(
                 f"update: training {self.method!r} gave {COMPUTED}; nothing was changed. Lower learner.learning_rate, "
                 "or set learner.max_gradient_norm; discard() drops the transitions that wait."
             )
-        self._state = eqx.combine(jax.tree.unflatten(self._frame.structure[0], after), self._frame.static)
+        self._state = self._frame.whole(after)
         self.discard()
         return {name: float(value) for name, value in report.items()}
 
@@ -263,8 +266,8 @@ class Bonus:
         length = rounded(len(kept))
         _, _, calibrate = programs(self._frame)
         index, where = np.arange(length) % len(kept), np.arange(length) < len(kept)
-        after = calibrate(eqx.filter(self._state, eqx.is_array), kept[index], where)
-        self._state, self._asked = eqx.combine(after, self._frame.static), None
+        after = calibrate(arrays_of(self._state), kept[index], where)
+        self._state, self._asked = self._frame.whole(after), None
 
     def forget(self, which: Any = None) -> None:
         """Say that the episodes of these environments were broken off: by default those of all.
@@ -397,7 +400,7 @@ class Bonus:
         """What all questions until the next update are asked with."""
         state, held = self._state, self._held
         if held is None or held[0].model is not state.model or held[0].obs_stats is not state.obs_stats:
-            self._held = held = state, jax.tree.leaves(asked_of(state))
+            self._held = held = state, arrays_of(asked_of(state))
         return held[1]
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:

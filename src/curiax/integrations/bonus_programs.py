@@ -88,6 +88,11 @@ class Frame:
     asked: Any = field(compare=False)
     memory: Any = field(compare=False)
 
+    def whole(self, arrays: list[Array]) -> BonusState:
+        """The state with these arrays in it."""
+        state = jax.tree.unflatten(self.structure[0], arrays)
+        return eqx.combine(state, self.static) if jax.tree.leaves(self.static) else state
+
     def normalised(self, stats: Moments, obs: Float[Array, "..."]) -> Float[Array, "..."]:
         """Observations as the method sees them."""
         return stats.normalise(obs, OBS_EPSILON, OBS_CLIP) if self.normalise else obs
@@ -109,9 +114,6 @@ def rounded(length: int) -> int:
 def programs(frame: Frame) -> tuple[Any, Any, Any]:
     """The compiled functions `pay`, `train` and `calibrate` of a frame."""
     settings = frame.learner.settings
-
-    def whole(arrays: BonusState) -> BonusState:
-        return eqx.combine(arrays, frame.static)
 
     @jax.jit
     def pay(asked: list[Array], memory: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
@@ -154,7 +156,7 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
     def train(
         arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
     ) -> tuple[list[Array], dict[str, Array], Bool[Array, ""]]:
-        state = whole(jax.tree.unflatten(frame.structure[0], arrays))
+        state = frame.whole(arrays)
         there = jnp.arange(steps.valid.shape[0]) < count
         new = (steps.valid & there[:, None]).reshape(-1)
         reached = frame.observations.seen(steps.next_obs)
@@ -172,19 +174,23 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
         learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)
         told = {name: value for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
-        return jax.tree.leaves(eqx.filter(state, eqx.is_array)), told, learnt
+        return arrays_of(state), told, learnt
 
     @jax.jit
-    def calibrate(arrays: BonusState, obs: Array, where: Array) -> Any:
-        state = standardised(whole(arrays), frame.observations.seen(obs), where)
-        return eqx.filter(state, eqx.is_array)
+    def calibrate(arrays: list[Array], obs: Array, where: Array) -> list[Array]:
+        return arrays_of(standardised(frame.whole(arrays), frame.observations.seen(obs), where))
 
     return pay, train, calibrate
 
 
+def arrays_of(tree: Any) -> list[Array]:
+    """The arrays of a tree, in its order."""
+    return [leaf for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf)]
+
+
 def asked_of(state: BonusState) -> tuple[Any, Moments, Moments, Int[Array, ""]]:
     """What decides a bonus and changes only where something is learnt or measured."""
-    return eqx.filter(state.model, eqx.is_array), state.learner.scale.moments, state.obs_stats, state.updates
+    return state.model, state.learner.scale.moments, state.obs_stats, state.updates
 
 
 def replace_memory(state: BonusState, memory: Any) -> BonusState:
