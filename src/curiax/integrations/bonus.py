@@ -83,7 +83,7 @@ class Bonus:
         **settings: Any,
     ) -> None:
         entry = find_method(method)
-        self._entry, self.method = entry, entry.name
+        self.method = entry.name
         self.observation_space, self.action_space = observation_space, action_space
         self._observations, self._actions = Observations.of(observation_space), Actions.of(action_space)
         self.num_envs, self.waiting = count("num_envs", num_envs), count("waiting", waiting)
