@@ -146,7 +146,9 @@ def main() -> None:
     rates = {name: samples / float(np.median(each)) for name, each in seconds.items()}
     peers = {name: rates[f"rllte {name.removesuffix('-one')}"] for name in mine}
     ratios = {name: rates[f"curiax {name}"] / peers[name] for name in mine}
-    targets = [Target(f"{name}, samples/s", ratio, BOUND, "at least") for name, ratio in ratios.items()]
+    targets = [
+        Target(f"Bonus / rllte-core, {name}, samples/s", ratio, BOUND, "at least") for name, ratio in ratios.items()
+    ]
     settings = {
         "environments": ENVS,
         "steps": STEPS,
