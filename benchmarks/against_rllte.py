@@ -11,9 +11,8 @@ which are as fast in torch as in XLA: the ratio says how much else there is.
 
 rllte-core is not among Curiax's dependencies. Install it in an environment of its own and name its Python:
 
-    python3.11 -m venv /tmp/rllte && /tmp/rllte/bin/pip install torch==2.13.0
-    /tmp/rllte/bin/pip install --no-deps rllte-core==1.0.1
-    /tmp/rllte/bin/pip install gymnasium omegaconf       # and what `import rllte` then asks for
+    python3.11 -m venv /tmp/rllte
+    /tmp/rllte/bin/pip install rllte-core==1.0.1       # takes minutes, and the torch that it chooses: gigabytes with CUDA
     python benchmarks/against_rllte.py --rllte-python /tmp/rllte/bin/python
 """
 
