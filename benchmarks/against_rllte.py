@@ -12,7 +12,7 @@ which are as fast in torch as in XLA: the ratio says how much else there is.
 rllte-core is not among Curiax's dependencies. Install it in an environment of its own and name its Python:
 
     python3.11 -m venv /tmp/rllte
-    /tmp/rllte/bin/pip install rllte-core==1.0.1       # takes minutes, and the torch that it chooses: gigabytes with CUDA
+    /tmp/rllte/bin/pip install rllte-core==1.0.1  # minutes, and a torch of its own choice, with CUDA
     python benchmarks/against_rllte.py --rllte-python /tmp/rllte/bin/python
 """
 
