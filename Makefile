@@ -51,7 +51,7 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 	$(REPRODUCE) more-methods --seeds 3000-3031 --out results/more-methods
 	$(REPRODUCE) lbs-ablation --seeds 3000-3031 --out results/lbs-ablation
 	$(REPRODUCE) choices --seeds 500-515 --out results/choices
-	$(REPRODUCE) mnist --seeds 0-9 --out results/mnist
+	$(REPRODUCE) mnist --seeds 1000-1009 --out results/mnist
 	$(REPRODUCE) mnist-choices --seeds 500-502 --out results/mnist-choices
 	$(BIN)/python scripts/mnist_variance.py results/mnist-variance.json
 	$(REPRODUCE) half-cheetah-choices --seeds 8 --out results/half-cheetah-choices

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from small import SMALL
 
 import curiax
 from curiax._errors import NonFiniteError, OutputError
-from curiax.experiments.run import run
+from curiax.experiments.run import command, run
 from curiax.experiments.spec import Experiment
 
 QUICK = Experiment("mountain-car", "random", seeds=(0, 4, 7), steps=512, settings=SMALL)
@@ -62,7 +60,7 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
     assert manifest["identity"]["settings"]["ppo.clip"] == 0.2
     assert manifest["versions"]["jax"] == jax.__version__
     assert set(manifest["seconds"]) == {"start", "train", "cpu"}
-    assert manifest["command"] == shlex.join(sys.argv)
+    assert manifest["command"] == command()
     assert Experiment.from_json(manifest["experiment"]) == experiment
 
 
@@ -297,3 +295,16 @@ def test_replay_and_many_environments_and_scaling_switches() -> None:
     }
     result = run(Experiment("mountain-car-evolving", "vime", seeds=1, steps=64 * 3 * 3, settings=settings))
     assert result.metrics.height == 3
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        ("/home/me/.venv/lib/python3.12/site-packages/curiax/__main__.py", "python -m curiax run 'my task'"),
+        ("/home/me/.venv/bin/curiax", "/home/me/.venv/bin/curiax run 'my task'"),
+        ("__main__.py", "__main__.py run 'my task'"),
+    ],
+)
+def test_a_record_names_a_command_that_can_be_typed(monkeypatch: pytest.MonkeyPatch, called: str, said: str) -> None:
+    monkeypatch.setattr("sys.argv", [called, "run", "my task"])
+    assert command() == said

@@ -283,6 +283,14 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
     return {**dataclasses.asdict(grid), "shape": grid.shape, "nominal": grid.nominal}
 
 
+def command() -> str:
+    """The command line as a user would type it."""
+    called = Path(sys.argv[0])
+    start = ["python", "-m", "curiax"] if called.parts[-2:] == ("curiax", "__main__.py") else [sys.argv[0]]
+    # What is no text would not survive the manifest.
+    return shlex.join([*start, *sys.argv[1:]]).encode("utf-8", "replace").decode()
+
+
 def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Everything needed to know what was run, and to run it again."""
     return {
@@ -294,8 +302,7 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "coverage": plan.setup.loop.coverage,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         **({"compared": list(plan.setup.task.compared)} if plan.setup.task.compared else {}),
-        # What is no text would not survive the manifest.
-        "command": shlex.join(sys.argv).encode("utf-8", "replace").decode(),
+        "command": command(),
         "versions": installed(plan),
         "platform": platform.platform(),
         **facts,
