@@ -49,6 +49,7 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 	$(REPRODUCE) continuous --seeds 8 --out results/continuous
 	$(REPRODUCE) episodic $(MUJOCO_SEEDS) --out results/episodic
 	$(REPRODUCE) more-methods --seeds 3000-3031 --out results/more-methods
+	$(REPRODUCE) more-methods-choices --seeds 500-515 --out results/more-methods-choices
 	$(REPRODUCE) lbs-ablation --seeds 3000-3031 --out results/lbs-ablation
 	$(REPRODUCE) choices --seeds 500-515 --out results/choices
 	$(REPRODUCE) mnist --seeds 1000-1009 --out results/mnist

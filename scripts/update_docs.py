@@ -31,10 +31,11 @@ from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SIX, SUITES
 from curiax.report import claims, statistics
-from curiax.report.assemble import begun, distinct, headline, paper_claims, seed_text, sign
+from curiax.report.assemble import begun, distinct, headline, paper_claims, sign
 from curiax.report.ratio import NEAR
 from curiax.report.record import Record, load, read_heading
 from curiax.report.samples import brief
+from curiax.report.words import seed_text
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -402,7 +403,7 @@ def made(folder: str, _: str) -> str:
 def reports(_: str, __: str) -> str:
     """Links to every interactive report of the site."""
     folders = ["continuous", MAIN, "mountain-car", HALF_CHEETAH, ANT_MAZE, MNIST, BETTER, EPISODIC, MORE]
-    folders += [ABLATION, CHOICES, MNIST_CHOICES]
+    folders += [ABLATION, CHOICES, MNIST_CHOICES, f"{MORE}-choices"]
     lines = []
     for folder in folders:
         kept(folder)

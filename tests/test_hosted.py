@@ -599,3 +599,58 @@ def test_broken_fleets_are_found(fleet: Any, words: str) -> None:
         except curiax.ContractError as error:
             failures.append(str(error))
     assert any(words in failure for failure in failures), failures
+
+
+class Pictures(Sleds):
+    """The sleds, shown as a picture each: one bright column where the sled is."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.sled, self.obs = self.obs, np.zeros((count, 8, 8, 1))
+
+    def _show(self) -> None:
+        column = np.clip(np.rint(self.sled[:, 0] + 4), 0, 7).astype(int)
+        self.obs[:] = (np.arange(8)[None, :] == column[:, None])[:, None, :, None] * (
+            1 + np.tanh(self.sled[:, 1, None])
+        )[:, None, None]
+
+    def reset(self, seeds: np.ndarray, who: np.ndarray | None = None) -> None:
+        self.obs, shown = self.sled, self.obs
+        super().reset(seeds, who)
+        self.obs = shown
+        self._show()
+
+    def step(self, actions: np.ndarray, seeds: np.ndarray, still: np.ndarray | None = None) -> None:
+        self.obs, shown = self.sled, self.obs
+        super().step(actions, seeds, still)
+        self.obs = shown
+        self._show()
+
+
+class PictureSled(HostSled):
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = curiax.Spec((8, 8, 1), SPEC.action, SPEC.horizon)
+
+    def open(self, count: int, threads: int = 1) -> Any:
+        return Pictures(count)
+
+
+def test_features_of_pictures_are_standardised_on_the_first_rollout() -> None:
+    """Of each seed on what its own steps led to, and never again."""
+    lane = lane_for(plan_for(PictureSled, "disagreement", loop__normalise_obs=False))
+    for _ in range(2):
+        lane.iterate()
+        target = lane.train_state.curiosity.target.features.net
+        if lane.now == lane.setup.loop.rollout:
+            reached = np.array(lane.tape.next_obs)
+            first = np.array(target.mean), np.array(target.deviation)
+    for seed in range(2):
+        net = jax.tree.map(lambda leaf, seed=seed: leaf[seed] if eqx.is_array(leaf) else leaf, target.net)
+        values = jax.vmap(net)(jnp.asarray(reached[:, seed], jnp.float32).reshape(-1, 64))
+        deviation = np.std(values, axis=0)
+        np.testing.assert_allclose(target.mean[seed], np.mean(values, axis=0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(target.deviation[seed], np.where(deviation > 1e-6, deviation, 1), rtol=1e-3)
+    assert np.abs(target.mean[0] - target.mean[1]).max() > 0
+    np.testing.assert_array_equal(target.mean, first[0])
+    np.testing.assert_array_equal(target.deviation, first[1])

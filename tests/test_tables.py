@@ -21,7 +21,7 @@ from curiax.experiments.reproduce import experiments, lead, seeds_of_tasks
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SUITES
 from curiax.report import claims, statistics
-from curiax.report.assemble import assemble, distinct, number
+from curiax.report.assemble import assemble, distinct
 from curiax.report.charts import noise_curves, occupancy_maps, surprise_maps
 from curiax.report.claims import CLAIMS, judge
 from curiax.report.content import Content
@@ -31,6 +31,7 @@ from curiax.report.publish import publish, verify
 from curiax.report.record import Heading, Record, condense, gather, read_heading
 from curiax.report.statistics import relative_change
 from curiax.report.table import as_json, rows
+from curiax.report.words import number
 
 HEADING = Heading("A title", "A lead.", "a-suite", "lbs", "curiax reproduce a-suite")
 CELLS = "coverage/cells"

@@ -147,6 +147,10 @@ def score(
     def at_time(memory: Memory, now: tuple[Transition, Any]) -> tuple[Memory, Float[Array, " N"]]:
         return jax.vmap(follow, in_axes=(0, 0, axis))(memory, *now)
 
+    if shape[0] == 1:  # no loop for one step: each of its passes would copy the memory once more
+        now = jax.tree.map(lambda x: x[0], steps)
+        memory, bonus = at_time(memory, (now, keys if axis is None else keys[0]))
+        return memory, bonus[None]
     if axis is None:
         return jax.lax.scan(lambda m, t: at_time(m, (t, keys)), memory, steps)
     return jax.lax.scan(at_time, memory, (steps, keys))

@@ -126,6 +126,12 @@ def pictured(label: str, rate: float = 1e-4, method: str = "lbs", **settings: An
     return Variant(label, method, {**changed, "learner.learning_rate": rate}, "paper-code")
 
 
+OFFSET_CHOICES = tuple(
+    choice(f"{method}, {said}", method, offset=offset)
+    for method in ("simhash", "noveld")
+    for said, offset in (("offsets", True), ("no offsets", False))
+)
+
 MNIST_CHOICES = (
     *(pictured(f"lbs, beta {beta:g}", target="pixels", beta=beta) for beta in (0.5, 2.0, 5.0, 10.0)),
     *(
@@ -210,6 +216,14 @@ SUITES: dict[str, Suite] = {
             "RE3, E3B, NovelD and SimHash beside LBS on the three Mountain Cars",
             (PLAIN, FROZEN, EVOLVING),
             plainly("lbs", "re3", "e3b", "noveld", "simhash"),
+        ),
+        Suite(
+            "more-methods-choices",
+            "Choices in SimHash and NovelD",
+            "SimHash and NovelD with the planes of their hash off the mean of the observations, and through it",
+            (PLAIN, FROZEN),
+            OFFSET_CHOICES,
+            reference="",
         ),
         Suite(
             "lbs-ablation",

@@ -7,7 +7,6 @@ and every call either replaces it whole or leaves it alone.
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ from ..experiments.paying import MOST_MEMORY
 from ..experiments.registry import find_method
 from ..experiments.spec import plain
 from . import spaces
-from .bonus_programs import BonusState, Frame, Steps, arrays_of, asked_of, cut, programs, replace_memory, rounded
+from .bonus_programs import BonusState, Steps, arrays_of, cut, frame_of, programs, rounded
 from .spaces import Actions, Observations
 
 
@@ -102,55 +101,49 @@ class Bonus:
         self._refuse_memories(model)
         check_method_shapes(model, self.spec, entry.name)
         learning = Learner(self.learner)
-        self._state = BonusState(
+        state = BonusState(
             model,
             learning.start(model, self._example()),
             Moments.start(self.spec.obs_shape if self.normalise_obs else ()),
             jnp.zeros((), bool),
             jnp.zeros((), jnp.int32),
         )
-        arrays, static = eqx.partition(self._state, eqx.is_array)
-        structure = (jax.tree.structure(arrays), str(jax.tree.leaves(static)))
-        both = json.dumps([spaces.said(observation_space), spaces.said(action_space)])
-        trees = (
-            jax.tree.structure(eqx.filter(asked_of(self._state), eqx.is_array)),
-            jax.tree.structure(self._state.learner.memory),
-        )
-        self._frame = Frame(
-            both, structure, learning, self.normalise_obs, self._observations, self._actions, static, *trees
-        )
+        self._frame = frame_of(state, learning, self.normalise_obs, self._observations, self._actions)
+        self._programs = programs(self._frame)
+        #: The state, taken apart: putting it together at each step would take longer than paying.
+        self._arrays = arrays_of(state)
+        self._updates = 0
         self._waiting: list[tuple[Steps, np.ndarray]] = []
         self._count = 0
         self._asked: Asked | None = None
-        self._held: tuple[BonusState, list[Any]] | None = None
         self._dropped = False
 
     def __repr__(self) -> str:
         return (
-            f"<Bonus {self.method!r} of {self.num_envs} environments, {int(self._state.updates)} updates, "
+            f"<Bonus {self.method!r} of {self.num_envs} environments, {self.updates} updates, "
             f"{self.seen} transitions waiting>"
         )
 
     @property
     def state(self) -> BonusState:
         """Everything that was learnt and is remembered; assign it to go back. Transitions that wait are not in it."""
-        return self._state
+        return self._frame.whole(self._arrays)
 
     @state.setter
     def state(self, value: BonusState) -> None:
-        mine, theirs = (eqx.filter(x, eqx.is_array) for x in (self._state, value))
+        mine, theirs = (eqx.filter(x, eqx.is_array) for x in (self.state, value))
         same = jax.tree.structure(mine) == jax.tree.structure(theirs)
         if not same or any(
             (a.shape, a.dtype) != (b.shape, b.dtype)
             for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True)
         ):
             raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
-        self._state, self._asked = value, None
+        self._arrays, self._updates, self._asked = arrays_of(value), int(value.updates), None
 
     @property
     def updates(self) -> int:
         """How often `update` has trained."""
-        return int(self._state.updates)
+        return self._updates
 
     @property
     def seen(self) -> int:
@@ -208,8 +201,7 @@ class Bonus:
             return last.paid.reshape(lead).copy()
         memory, raw, paid = self._pay(steps)
         if record:
-            if memory is not None:
-                self._state = replace_memory(self._state, memory)
+            self._arrays = self._frame.remembering(self._arrays, memory)
             self._asked = Asked(steps, paid)
             self._keep(steps, raw)
         return paid.reshape(lead).copy()
@@ -226,15 +218,16 @@ class Bonus:
         length = rounded(joined.length)
         raw = np.concatenate(raws)
         padded = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
-        _, train, _ = programs(self._frame)
-        arrays = arrays_of(self._state)
-        after, report, sound = train(arrays, self._root, joined.long(length), padded, np.int32(joined.length))
+        after, told = self._programs.train(
+            self._arrays, self._root, joined.long(length), padded, np.int32(joined.length)
+        )
+        report, sound = jax.device_get(told)
         if not sound:
             raise NonFiniteError(
                 f"update: training {self.method!r} gave {COMPUTED}; nothing was changed. Lower learner.learning_rate, "
                 "or set learner.max_gradient_norm; discard() drops the transitions that wait."
             )
-        self._state = self._frame.whole(after)
+        self._arrays, self._updates = after, self._updates + 1
         self.discard()
         return {name: float(value) for name, value in report.items()}
 
@@ -264,10 +257,8 @@ class Bonus:
         flat = array.reshape(-1, *shape)
         kept = self._observations.read("obs", flat, np.ones(len(flat), bool))
         length = rounded(len(kept))
-        _, _, calibrate = programs(self._frame)
         index, where = np.arange(length) % len(kept), np.arange(length) < len(kept)
-        after = calibrate(arrays_of(self._state), kept[index], where)
-        self._state, self._asked = self._frame.whole(after), None
+        self._arrays, self._asked = self._programs.calibrate(self._arrays, kept[index], where), None
 
     def forget(self, which: Any = None) -> None:
         """Say that the episodes of these environments were broken off: by default those of all.
@@ -279,10 +270,10 @@ class Bonus:
         """
         mask = np.ones(self.num_envs, bool) if which is None else spaces.flags("which", which, (self.num_envs,))
         self._asked = None
-        memory = self._state.learner.memory
-        if memory is None or not mask.any():
-            return
-        self._state = replace_memory(self._state, cut(self._state.model, memory, mask))
+        if self._frame.memories and mask.any():
+            state = self.state
+            left = cut(state.model, state.learner.memory, mask)
+            self._arrays = self._frame.remembering(self._arrays, jax.tree.leaves(left))
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
@@ -377,31 +368,23 @@ class Bonus:
         # Copies: environments are free to write the next step into the same memory.
         return Steps(*(np.array(part).reshape(*axes, *part.shape) for part in steps)), lead
 
-    def _pay(self, steps: Steps) -> tuple[Any, np.ndarray, np.ndarray]:
+    def _pay(self, steps: Steps) -> tuple[list[Any], np.ndarray, np.ndarray]:
         """Memories after the steps, the raw bonus and the paid one; nothing is changed."""
-        pay, _, _ = programs(self._frame)
-        state, length = self._state, rounded(steps.length)
+        length = rounded(steps.length)
         padded = steps.long(length)
         if length > steps.length:
             there = np.arange(length)[:, None] < steps.length
             padded = padded._replace(
                 valid=padded.valid & there, terminated=padded.terminated & there, truncated=padded.truncated & there
             )
-        memory, raw, paid = pay(self._asked_with(), jax.tree.leaves(state.learner.memory), self._root, padded)
+        memory, raw, paid = self._programs.pay(self._arrays, self._root, padded)
         raw, paid = np.asarray(raw)[: steps.length], np.asarray(paid)[: steps.length]
         if not (np.abs(raw) < LIMIT).all():
             raise NonFiniteError(
                 f"reward: {self.method!r} gave {COMPUTED} (at {spaces.place(~(np.abs(raw) < LIMIT), 2)}); nothing was "
                 "changed. Calibrate with typical observations, or lower learner.learning_rate."
             )
-        return jax.tree.unflatten(self._frame.memory, memory), raw, paid
-
-    def _asked_with(self) -> list[Any]:
-        """What all questions until the next update are asked with."""
-        state, held = self._state, self._held
-        if held is None or held[0].model is not state.model or held[0].obs_stats is not state.obs_stats:
-            self._held = held = state, arrays_of(asked_of(state))
-        return held[1]
+        return memory, raw, paid
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""

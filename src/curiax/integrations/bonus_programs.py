@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -84,14 +86,20 @@ class Frame:
     observations: Observations = field(compare=False)
     actions: Actions = field(compare=False)
     static: Any = field(compare=False)
-    #: The trees of what `pay` gets as plain lists: taking modules apart at each step would take longer than paying.
-    asked: Any = field(compare=False)
-    memory: Any = field(compare=False)
+    #: Which of the state's arrays are memories.
+    memories: tuple[int, ...] = field(compare=False)
 
-    def whole(self, arrays: list[Array]) -> BonusState:
+    def whole(self, arrays: Sequence[Array]) -> BonusState:
         """The state with these arrays in it."""
         state = jax.tree.unflatten(self.structure[0], arrays)
         return eqx.combine(state, self.static) if jax.tree.leaves(self.static) else state
+
+    def remembering(self, arrays: Sequence[Array], memory: Sequence[Array]) -> list[Array]:
+        """The arrays with other memories among them."""
+        after = list(arrays)
+        for place, array in zip(self.memories, memory, strict=True):
+            after[place] = array
+        return after
 
     def normalised(self, stats: Moments, obs: Float[Array, "..."]) -> Float[Array, "..."]:
         """Observations as the method sees them."""
@@ -110,19 +118,26 @@ def rounded(length: int) -> int:
     return power * 3 // 4 if power >= 4 and length <= power * 3 // 4 else power
 
 
+class Programs(NamedTuple):
+    """The compiled functions of a frame."""
+
+    pay: Any
+    train: Any
+    calibrate: Any
+
+
 @functools.lru_cache(maxsize=64)
-def programs(frame: Frame) -> tuple[Any, Any, Any]:
-    """The compiled functions `pay`, `train` and `calibrate` of a frame."""
+def programs(frame: Frame) -> Programs:
+    """The compiled functions of a frame; equal frames share them."""
     settings = frame.learner.settings
 
     @jax.jit
-    def pay(asked: list[Array], memory: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
-        model, moments, stats, updates = jax.tree.unflatten(frame.asked, asked)
+    def pay(arrays: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
+        state = frame.whole(arrays)
+        moments = state.learner.scale.moments
         # The same for all questions until the next update: the same question has the same answer.
-        key = jax.random.fold_in(jax.random.fold_in(root, updates), 0)
-        full = eqx.combine(model, frame.static.model)
-        remembered = jax.tree.unflatten(frame.memory, memory)
-        remembered, raw = score(full, remembered, frame.seen(stats, steps), key=key)
+        key = jax.random.fold_in(jax.random.fold_in(root, state.updates), 0)
+        memory, raw = score(state.model, state.learner.memory, frame.seen(state.obs_stats, steps), key=key)
         paid = raw
         if settings.scale:
             # The deviation as it stands: a question must not change the answer to the next.
@@ -132,7 +147,7 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
             paid = paid / jnp.sqrt(moments.var + 1e-8)
             if settings.clip_order == "after":
                 paid = jnp.clip(paid, -clip, clip)
-        return jax.tree.leaves(remembered), raw, paid
+        return jax.tree.leaves(memory), raw, paid
 
     def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
         """The state that has seen these observations, but not learnt from them.
@@ -155,7 +170,7 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
     @jax.jit
     def train(
         arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
-    ) -> tuple[list[Array], dict[str, Array], Bool[Array, ""]]:
+    ) -> tuple[list[Array], tuple[dict[str, Array], Bool[Array, ""]]]:
         state = frame.whole(arrays)
         there = jnp.arange(steps.valid.shape[0]) < count
         new = (steps.valid & there[:, None]).reshape(-1)
@@ -174,13 +189,13 @@ def programs(frame: Frame) -> tuple[Any, Any, Any]:
         # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
         learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)
         told = {name: value for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
-        return arrays_of(state), told, learnt
+        return arrays_of(state), (told, learnt)
 
     @jax.jit
     def calibrate(arrays: list[Array], obs: Array, where: Array) -> list[Array]:
         return arrays_of(standardised(frame.whole(arrays), frame.observations.seen(obs), where))
 
-    return pay, train, calibrate
+    return Programs(pay, train, calibrate)
 
 
 def arrays_of(tree: Any) -> list[Array]:
@@ -188,15 +203,23 @@ def arrays_of(tree: Any) -> list[Array]:
     return [leaf for leaf in jax.tree.leaves(tree) if eqx.is_array(leaf)]
 
 
-def asked_of(state: BonusState) -> tuple[Any, Moments, Moments, Int[Array, ""]]:
-    """What decides a bonus and changes only where something is learnt or measured."""
-    return state.model, state.learner.scale.moments, state.obs_stats, state.updates
-
-
-def replace_memory(state: BonusState, memory: Any) -> BonusState:
-    """The state with other memories."""
-    learner = LearnerState(state.learner.opt_state, memory, state.learner.scale, None)
-    return replace(state, learner=learner)
+def frame_of(
+    state: BonusState, learner: Learner, normalise: bool, observations: Observations, actions: Actions
+) -> Frame:
+    """What stays the same of a Bonus that begins with a state."""
+    arrays, static = eqx.partition(state, eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    places = jax.tree.unflatten(structure, range(len(leaves)))
+    return Frame(
+        json.dumps([spaces.said(observations.space), spaces.said(actions.space)]),
+        (structure, str(jax.tree.leaves(static))),
+        learner,
+        normalise,
+        observations,
+        actions,
+        static,
+        tuple(jax.tree.leaves(places.learner.memory)),
+    )
 
 
 @eqx.filter_jit

@@ -11,12 +11,11 @@ import numpy as np
 
 from .._version import __version__
 from ..experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
-from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, RATIO, STEPS
+from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
 from . import claims as judging
 from . import ratio, statistics
 from .charts import (
     coverage_curves,
-    divided,
     headline,
     kind_panels,
     left_curves,
@@ -27,19 +26,13 @@ from .charts import (
 )
 from .content import Cell, Claim, Content, Line, Notice, Panel, Table
 from .looks import look
+from .ratio_tables import ratio_statistics, ratio_tables
 from .record import Heading, Record
-from .samples import brief, galleries
+from .samples import galleries
 from .table import COLLAPSED, NOT_COLLAPSING, ROUNDED, TEST, VERDICTS, Row, fallen, in_brackets
+from .words import bracketed, chance, number, seed_text, task_title
 
 TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
-PLACES = {
-    "near 1": ("good", "the whole interval is near 1"),
-    "above": ("above", "the whole interval is above: the first kind is paid more"),
-    "below": ("below", "the whole interval is below: the second kind is paid more"),
-    "undecided": ("unsure", "the interval lies across a border"),
-    "untested": ("unsure", "too few seeds for an interval"),
-}
-TITLES = {"half-cheetah": "Half-Cheetah", "mnist": "Noisy MNIST"}
 #: Where there are so few cells, visiting all of them is the goal, and how soon it is reached the measure.
 FEW_CELLS = 20
 ALL_CELLS = "of all cells"
@@ -110,18 +103,6 @@ def line(label: str, records: Sequence[Record], labels: Sequence[str]) -> Line:
     """A label's look."""
     method = next(record.method for record in records if record.label == label)
     return Line(label, method, *look(label, labels))
-
-
-def task_title(task: str) -> str:
-    """`mountain-car-frozen` → `Mountain Car Frozen`; a user's `module:Class` stays as it is."""
-    return task if ":" in task else TITLES.get(task, task.replace("-", " ").title())
-
-
-def seed_text(seeds: Sequence[int]) -> str:
-    """`3000-3031`, or a list."""
-    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
-        return f"{seeds[0]}-{seeds[-1]}"
-    return ",".join(map(str, seeds))
 
 
 def begun(record: Record) -> Sequence[int]:
@@ -206,16 +187,6 @@ def mixed(values: Iterable[int]) -> set[int]:
 
 
 # --- tables -----------------------------------------------------------------------------------------------
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    """A number, or a dash."""
-    return "–" if value is None or not np.isfinite(value) else f"{value:.{digits}f}".replace("-", "−")
-
-
-def chance(p: float | None) -> str:
-    """A p value."""
-    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def result_tables(
@@ -327,107 +298,6 @@ def authors_cell(row: Row) -> Cell:
     return Cell(runs, TONES[row.authors_verdict], said.get(row.authors_verdict, "not tested"))
 
 
-def ratio_tables(records: Sequence[Record], table: Sequence[Row]) -> tuple[Table, ...]:
-    """Of each task that compares two kinds of transitions: the ratio in the end, and both bonuses behind it."""
-    found = {(row.task, row.method, row.metric): row for row in table}
-    tables = []
-    for task in dict.fromkeys(record.task for record in records if record.compared):
-        here = [record for record in records if record.task == task and record.compared]
-        kinds = here[0].compared
-        assert kinds is not None
-        tables += [ratio_table(here, found, task, kinds), bonus_table(here, found, task, kinds)]
-    return tuple(tables)
-
-
-def ratio_table(records: Sequence[Record], found: dict[Any, Row], task: str, kinds: tuple[str, str]) -> Table:
-    """The ratio in the end, what the paper says of it, and where it lies."""
-    lines = []
-    for record in records:
-        row = found[task, record.label, RATIO]
-        tone, hint = PLACES[row.verdict]
-        near = sum(ratio.place((value, value)) == "near 1" for value in row.values)
-        lines.append(
-            (
-                Cell(record.label),
-                Cell(in_brackets(row, 2)),
-                Cell(row.paper_words or "–"),
-                Cell(row.verdict, tone, hint),
-                Cell(f"{near}/{row.seeds}"),
-                Cell(f"{min(row.values):.2f} to {max(row.values):.2f}"),
-            )
-        )
-    note = (
-        f"Mean bonus of {kinds[0]} ÷ mean bonus of {kinds[1]}: of each seed the mean over the last tenth of training, "
-        f"then the mean over seeds [95 % bootstrap interval]. The ideal is 1, and what counts is the distance from it, "
-        f"not which ratio is higher. Near 1: the whole interval is between {ratio.NEAR[0]:g} and {ratio.NEAR[1]:g}; "
-        f"above, below: all of it is outside; undecided: it lies across a border. The paper gives no numbers, so these "
-        f"borders are ours."
-    )
-    header = ("", "ratio in the end", "paper", "verdict", "runs near 1", "lowest and highest run")
-    return Table(f"{task_title(task)}: bonus of {divided(kinds)}", header, tuple(lines), note)
-
-
-def bonus_table(records: Sequence[Record], found: dict[Any, Row], task: str, kinds: tuple[str, str]) -> Table:
-    """Both bonuses at the start and in the end, and what is left of them."""
-    lines = []
-    for record in records:
-        cells = [Cell(record.label)]
-        for name in ("first", "second"):
-            start, end, left = (found.get((task, record.label, f"{name}/{part}")) for part in ("start", "end", "left"))
-            cells += [Cell("–" if row is None else brief(row.mean)) for row in (start, end)]
-            cells.append(Cell("–" if left is None else share_left(left)))
-        lines.append(tuple(cells))
-    header = ("", *(f"{kind}: {part}" for kind in kinds for part in ("start", "end", "left")))
-    note = (
-        "Mean raw bonus of each kind of transitions in the first rollout and over the last tenth of training, mean "
-        "over seeds; left: end ÷ start of each seed, mean [95 % bootstrap interval]. Every method has a unit of its "
-        "own. A ratio of 1 means more where something is left to be paid."
-    )
-    return Table(f"{task_title(task)}: the bonuses themselves", header, tuple(lines), note)
-
-
-def share_left(row: Row) -> str:
-    """`4.1 % [3.9, 4.3]`."""
-    interval = "" if row.ci_low is None or row.ci_high is None else f" [{brief(row.ci_low)}, {brief(row.ci_high)}]"
-    return f"{brief(row.mean)} %{interval}"
-
-
-def ratio_statistics(records: Sequence[Record], reference: str) -> tuple[Table, ...]:
-    """Of each task that compares two kinds of transitions: robust means, distances from 1, who comes closer."""
-    comparing = [record for record in records if record.compared]
-    return tuple(
-        ratio_statistics_table([record for record in comparing if record.task == task], task, reference)
-        for task in dict.fromkeys(record.task for record in comparing)
-    )
-
-
-def ratio_statistics_table(records: Sequence[Record], task: str, reference: str) -> Table:
-    """One task's."""
-    base = next((record for record in records if record.label == reference), None)
-    lines = []
-    for record in records:
-        final = ratio.in_the_end(record)
-        far = ratio.distance(final)
-        closer = "–"
-        if base is not None and base is not record and min(len(far), len(base.seeds)) > 1:
-            chance, low, high = statistics.improvement(-far, -ratio.distance(ratio.in_the_end(base)))
-            closer = f"{chance:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
-        cells = [
-            Cell(record.label),
-            Cell(bracketed(statistics.iqm(final), statistics.interval(final, "iqm"), 2)),
-            Cell(bracketed(float(far.mean()), ratio.interval(far), 2)),
-        ]
-        lines.append((*cells, *([Cell(closer)] if base else [])))
-    header = ("", "IQM of the ratio", "distance from 1", *([f"P(closer to 1 than {reference})"] if base else []))
-    note = (
-        "IQM: mean of the middle half of the seeds. Distance from 1: |ln ratio| of each seed, mean; 0.22 is a quarter "
-        "more for one kind, 0.69 twice as much. "
-        + (f"P: chance that a run of the line ends closer to 1 than a run of {reference}. " if base else "")
-        + "Brackets: 95 % bootstrap intervals."
-    )
-    return Table(f"{task_title(task)}: ratio in the end", header, tuple(lines), note)
-
-
 def statistics_tables(
     records: Sequence[Record], tasks: Sequence[str], metric: str | None, reference: str
 ) -> tuple[Table, ...]:
@@ -481,12 +351,6 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
         + (" No interval knows of a collapse that did not happen in these runs." if collapsing else "")
     )
     return Table(task_title(task), header, tuple(lines), note)
-
-
-def bracketed(value: float, interval: tuple[float, float] | None, digits: int = 1) -> str:
-    """`90.1 [88.8, 91.0]`."""
-    mean = number(value, digits)
-    return mean if interval is None else f"{mean} [{number(interval[0], digits)}, {number(interval[1], digits)}]"
 
 
 def speed_cell(reached: Sequence[int | None]) -> Cell:

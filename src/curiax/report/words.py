@@ -1,0 +1,37 @@
+"""Numbers, names and seeds as reports write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+TITLES = {"half-cheetah": "Half-Cheetah", "mnist": "Noisy MNIST"}
+
+
+def task_title(task: str) -> str:
+    """`mountain-car-frozen` → `Mountain Car Frozen`; a user's `module:Class` stays as it is."""
+    return task if ":" in task else TITLES.get(task, task.replace("-", " ").title())
+
+
+def seed_text(seeds: Sequence[int]) -> str:
+    """`3000-3031`, or a list."""
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ",".join(map(str, seeds))
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number, or a dash."""
+    return "–" if value is None or not np.isfinite(value) else f"{value:.{digits}f}".replace("-", "−")
+
+
+def chance(p: float | None) -> str:
+    """A p value."""
+    return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def bracketed(value: float, interval: tuple[float, float] | None, digits: int = 1) -> str:
+    """`90.1 [88.8, 91.0]`."""
+    mean = number(value, digits)
+    return mean if interval is None else f"{mean} [{number(interval[0], digits)}, {number(interval[1], digits)}]"
