@@ -1,8 +1,8 @@
-"""rllte-core's bonuses, timed; started by `against_rllte.py`: a case's name comes in, its seconds go out, line by line.
+"""rllte-core's bonuses, timed; started by `against_rllte.py`: a case comes in, its seconds go out.
 
-Runs in an environment that has torch and rllte-core but need not have Curiax. rllte-core's own code computes and trains
-(`compute` with `sync`, then its reward scaling); with `--sizes curiax` the networks inside are replaced by ones with
-Curiax's layers.
+A case is a line: method, minibatch, number of rollouts. Runs in an environment that has torch and rllte-core but need
+not have Curiax. rllte-core's own code computes and trains (`compute` with `sync`, then its reward scaling); with
+`--sizes curiax` the networks inside are replaced by ones with Curiax's layers.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def resized(reward: Any, size: int, actions: int, width: int) -> None:
 def main() -> None:
     """Answer until the input ends."""
     options = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("envs", 8), ("steps", 256), ("observation", 4), ("actions", 3), ("batch", 256)):
+    for name, default in (("envs", 8), ("steps", 256), ("observation", 4), ("actions", 3)):
         options.add_argument(f"--{name}", type=int, default=default)
+    options.add_argument("--batches", type=int, nargs="+", default=[64, 256], help="sizes of minibatches")
     options.add_argument("--width", type=int, default=32, help="hidden units where the sizes are Curiax's")
     options.add_argument("--sizes", choices=("curiax", "rllte"), default="curiax")
     args = options.parse_args()
@@ -83,18 +84,19 @@ def main() -> None:
         "next_observations": torch.randn(*lead, args.observation),
     }
     flat = {**samples, "actions": samples["actions"][..., 0]}
-    cases: dict[str, tuple[Any, dict[str, torch.Tensor]]] = {}
-    for name, cls in (("icm", ICM), ("rnd", RND), ("disagreement", Disagreement)):
-        reward = cls(envs, device="cpu", obs_norm_type="none", batch_size=args.batch)
+    cases: dict[tuple[str, int], tuple[Any, dict[str, torch.Tensor]]] = {}
+    kinds = (("icm", ICM), ("rnd", RND), ("disagreement", Disagreement))
+    for (name, cls), batch in itertools.product(kinds, args.batches):
+        reward = cls(envs, device="cpu", obs_norm_type="none", batch_size=batch)
         if args.sizes == "curiax":
             resized(reward, args.observation, args.actions, args.width)
-        cases[name] = reward, flat if name == "disagreement" else samples
+        cases[name, batch] = reward, flat if name == "disagreement" else samples
     packages = ("torch", "rllte-core", "gymnasium", "numpy")
     said = {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}}
     print(json.dumps({"versions": said, "threads": torch.get_num_threads()}), flush=True)
     for line in sys.stdin:
-        name, _, times = line.strip().partition(" ")
-        reward, given = cases[name]
+        name, batch, times = line.split()
+        reward, given = cases[name, int(batch)]
         began = time.perf_counter()
         for _ in range(int(times)):
             reward.compute(given)

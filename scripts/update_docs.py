@@ -260,6 +260,27 @@ def speed(_: str, __: str) -> str:
     return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH`."
 
 
+def rllte(_: str, __: str) -> str:
+    """`Bonus` beside rllte-core: samples per second, the ratio, and what the arithmetic alone would give."""
+    file = RESULTS / "benchmarks" / "against_rllte.json"
+    if not file.exists():
+        raise MissingResults("results/benchmarks/against_rllte.json is missing")
+    data = json.loads(file.read_text())
+    lines = [
+        [f"`{name}`, {of}", *(f"{found[who]:,.0f}" for who in ("rllte", "curiax")), *(f"{x:.1f}" for x in ratios)]
+        for of, methods in data["summary"].items()
+        for name, found in methods.items()
+        for ratios in [(found["ratio"], found["arithmetic_ratio"])]
+    ]
+    versions = data["settings"]["rllte"]["versions"]
+    note = (
+        f"Samples rewarded and trained on per second, median, {machine_text(data['machine'])}; rllte-core "
+        f"{versions['rllte-core']} with torch {versions['torch']}. Arithmetic alone: what `ratio` would be if nothing "
+        f"but the networks and Adam took time. `python benchmarks/against_rllte.py --rllte-python PATH`"
+    )
+    return f"{grid(['', 'rllte-core', 'Curiax', 'ratio', 'arithmetic alone'], lines)}\n\n{note}"
+
+
 def machine_text(machine: dict[str, Any]) -> str:
     """`2 cores of AMD EPYC`."""
     return f"{machine['cores']} cores of {machine['cpu']}"
@@ -1027,6 +1048,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "mnist-variance": mnist_variance,
     "noisy-tv": noisy_tv,
     "speed": speed,
+    "rllte": rllte,
     "host-ratios": host_ratios,
     "host-profile": host_profile,
     "host-paths": host_paths,

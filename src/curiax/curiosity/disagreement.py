@@ -86,6 +86,8 @@ class Disagreement(AbstractCuriosity):
 
     def draw(self, key: PRNGKey) -> PyTree:
         members = self.members.layers[0].bias.shape[0]
+        if self.keep == 1.0:
+            return jnp.ones(members)
         return jax.random.bernoulli(key, self.keep, (members,)) / self.keep
 
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
