@@ -152,12 +152,17 @@ def raw(bonus: Bonus, asked: dict[str, Any]) -> np.ndarray:
     return np.asarray(score(bonus.state.model, None, t, key=jax.random.key(0))[1])
 
 
-def test_update_is_that_of_training() -> None:
-    """The same networks as the training loop's learner makes of the same transitions."""
+@pytest.mark.parametrize(("length", "minibatch"), [(8, 16), (11, 16), (5, 64)])
+def test_update_is_that_of_training(length: int, minibatch: int) -> None:
+    """The same networks as the training loop's learner makes of the same transitions, whatever fills a bucket up.
+
+    11 steps make two minibatches of four, and 12, to which they are filled up, would make three. 5 make one that is
+    not full.
+    """
     rng = np.random.default_rng(3)
-    settings = LearnerSettings(epochs=2, minibatch_size=16, scale=False)
+    settings = LearnerSettings(epochs=2, minibatch_size=minibatch, scale=False)
     bonus = made("lbs", learner=settings, normalise_obs=False, width=8)
-    rollout = steps(rng, 8, N)
+    rollout = steps(rng, length, N)
     learner = Learner(settings)
     lead = rollout["terminated"].shape
     given = Transition(
@@ -177,13 +182,14 @@ def test_update_is_that_of_training() -> None:
 
 
 def test_padding_teaches_nothing() -> None:
-    """Rows that fill a bucket enter neither the statistics nor the scale."""
+    """Rows that fill a bucket enter neither the statistics nor the scale (nor training: see above)."""
     scale, padded = ReturnScale.start(2), ReturnScale.start(2)
     bonus = np.random.default_rng(0).random((5, 2)).astype(np.float32)
     options: dict[str, Any] = {"discount": 0.9, "clip": 3.0, "order": "before"}
     scale, _ = scale.scale(jnp.asarray(bonus), **options)
     filler = np.concatenate([bonus, np.full((3, 2), 7.0, np.float32)])
-    padded, _ = padded.scale(jnp.asarray(filler), rows=jnp.arange(8) < 5, **options)
+    there = jnp.broadcast_to(jnp.arange(8)[:, None] < 5, (8, 2))
+    padded, _ = padded.scale(jnp.asarray(filler), where=there, **options)
     for a, b in zip(jax.tree.leaves(scale), jax.tree.leaves(padded), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     few = made("rnd")
@@ -225,6 +231,12 @@ def test_what_is_a_repeat_and_what_is_the_next_step() -> None:
     bonus.reward(moved, [1], still, **ending)
     bonus.reward(moved, [1], still, **ending)
     assert bonus.seen == 6
+    # A rollout is never the next one, even where its last step ended the episode.
+    both = np.stack([still, moved])
+    ends = {"terminated": [[False], [True]], "truncated": [[False], [False]]}
+    first = bonus.reward(both, [[0], [1]], both, **ends)
+    assert np.array_equal(bonus.reward(both, [[0], [1]], both, **ends), first)
+    assert bonus.seen == 8
 
 
 def test_only_asking() -> None:
@@ -235,6 +247,30 @@ def test_only_asking() -> None:
     assert bits(bonus) == before
     assert np.array_equal(bonus.reward(**asked), paid)
     assert bits(bonus) != before
+
+
+def test_actions_can_be_checked_alone() -> None:
+    """As `reward` would, and nothing is kept."""
+    bonus = made("rnd", taken=spaces.Discrete(3))
+    bonus.check_action([0, 1, 2, 0])
+    with pytest.raises(UsageError, match=r"action: 3 lies outside Discrete\(3\) \(at environment 1\)"):
+        bonus.check_action([0, 3, 2, 0])
+    bonus.check_action([0, 3, 2, 0], valid=[True, False, True, True])
+    with pytest.raises(UsageError, match=r"action: shape \[4, 1\]; expected \[4\] for one step"):
+        bonus.check_action([[0], [1], [2], [0]])
+    assert bonus.seen == 0
+
+
+def test_values_that_no_call_could_use() -> None:
+    with pytest.raises(UsageError, match="waiting = 3: less than one step of num_envs=4"):
+        made("rnd", waiting=3)
+    for call in (Bonus.load, made("none").save, made("none").restore):
+        with pytest.raises(UsageError, match="path = 5: give a file's path"):
+            call(5)  # pyright: ignore[reportArgumentType]
+    bright = Bonus("rnd", spaces.Box(0.0, 1.0, (8, 8, 1)), spaces.Discrete(2), num_envs=1)
+    picture = np.full((1, 8, 8, 1), 255.0)
+    with pytest.raises(UsageError, match=r"obs: a pixel of 255 lies outside Box\(0.0, 1.0"):
+        bright.reward(picture, [0], picture, [False], [False])
 
 
 def test_seed_decides() -> None:
@@ -278,6 +314,23 @@ def test_invalid_steps() -> None:
     vector.update()
     assert np.isfinite(vector.state.obs_stats.mean).all()
     np.testing.assert_allclose(vector.state.obs_stats.count, 3, rtol=1e-3)
+
+
+def test_invalid_steps_leave_the_scale_alone() -> None:
+    """Statistics and scale are those of the steps that are steps; with none of these an update is none."""
+    rng = np.random.default_rng(8)
+    plain, mixed = made("rnd"), made("rnd")
+    rollout = steps(rng, 6, N)
+    plain.reward(**rollout)
+    between = {name: np.insert(value, 3, value[0], axis=0) for name, value in rollout.items()}
+    mixed.reward(**between, valid=np.arange(7)[:, None] != np.full((1, N), 3))
+    plain.update(), mixed.update()
+    for mine, theirs in zip(leaves(mixed.state.learner.scale), leaves(plain.state.learner.scale), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    before = bits(plain)
+    plain.reward(**rollout, valid=np.zeros((6, N), bool))
+    assert plain.update() == {}
+    assert (bits(plain), plain.seen) == (before, 0)
 
 
 KINDS = {
@@ -711,3 +764,27 @@ def test_features_of_images_are_standardised_once(how: str) -> None:
     measured = np.asarray(bonus.state.model.target.features.net.mean)
     bonus.calibrate(rng.integers(0, 100, (16, 8, 8, 1), np.uint8))
     assert np.array_equal(bonus.state.model.target.features.net.mean, measured)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_tells_images_apart(name: str) -> None:
+    """After an update the bonuses of different images differ, and none of them is at a bound."""
+    space = spaces.Box(0, 255, (12, 12, 1), np.uint8)
+    learner = {"scale": False, "epochs": 1}
+    bonus = Bonus(name, space, spaces.Discrete(2), num_envs=2, learner=learner, horizon=8)
+    rng = np.random.default_rng(0)
+    some = rng.integers(0, 256, (5, 12, 12, 1), np.uint8)  # few, so that counts have something to count
+
+    def rollout() -> dict[str, Any]:
+        shown, no = rng.integers(0, 5, (2, 8, 2)), np.zeros((8, 2), bool)
+        seen = {"obs": some[shown[0]], "action": rng.integers(0, 2, (8, 2)), "next_obs": some[shown[1]]}
+        return {**seen, "terminated": no, "truncated": no}
+
+    bonus.reward(**rollout())
+    bonus.update()
+    paid = bonus.reward(**rollout())
+    if METHODS[name].cls.agent == "uniform" or name == "none":
+        assert not paid.any()
+    else:
+        assert len(np.unique(paid)) > 1
+        assert np.mean(paid == paid.max()) < 0.8

@@ -266,6 +266,33 @@ def curious_and_reset() -> CuriousVecEnv:
     return venv
 
 
+def test_learning_goes_on_with_a_bonus_put_back(tmp_path: Path) -> None:
+    """The same model, the same environments: they are not reset, and need not be."""
+    curious = CuriousVecEnv(DummyVecEnv([Clock] * 2), Bonus("rnd", SEEN, FORCE, num_envs=2, learner=LEARNER))
+    model = sb3.PPO("MlpPolicy", curious, n_steps=8, batch_size=16, n_epochs=1, device="cpu")
+    model.learn(16, callback=UpdateBonus())
+    curious.save(tmp_path / "bonus")
+    model.learn(16, callback=UpdateBonus(), reset_num_timesteps=False)
+    curious.restore(tmp_path / "bonus")
+    assert curious.bonus.updates == 1
+    model.learn(16, callback=UpdateBonus(), reset_num_timesteps=False)
+    assert curious.bonus.updates == 2
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.filterwarnings("error")
+def test_tensors_of_torch(kind: Any) -> None:
+    """Of every floating-point kind, with a graph behind them; one without values is refused."""
+    bonus = Bonus("rnd", SEEN, FORCE, num_envs=2, learner=LEARNER)
+    obs = torch.tensor([[1.0, 2.0, 0.5], [3.0, 4.0, -1.0]], dtype=kind, requires_grad=True)
+    action, no = torch.zeros(2, 1, dtype=kind), torch.zeros(2, dtype=torch.bool)
+    array = obs.detach().float().numpy()
+    expected = bonus.reward(array, np.zeros((2, 1)), array + 1, [False] * 2, [False] * 2, record=False)
+    np.testing.assert_array_equal(bonus.reward(obs, action, obs + 1, no, no), expected)
+    with pytest.raises(UsageError, match="obs: not an array of numbers"):
+        bonus.reward(obs.to("meta"), action, obs, no, no)
+
+
 def test_reset_breaks_episodes_off() -> None:
     """An episodic memory starts afresh: the same steps earn the same again."""
     inner = clocks()

@@ -138,6 +138,39 @@ def test_saved_beside_the_agent(tmp_path: Path) -> None:
     assert np.array_equal(one.bonus.reward(*question), other.bonus.reward(*question))
 
 
+def test_the_phase_of_updates_is_saved(tmp_path: Path) -> None:
+    """Saved after 3 of 4 steps, the next one trains."""
+    one, other = (wrapped(AutoresetMode.SAME_STEP, update_every=4) for _ in range(2))
+    one.reset()
+    for _ in range(3):
+        one.step(np.array([0, 1]))
+    one.save(tmp_path / "bonus")
+    other.reset()
+    other.restore(tmp_path / "bonus")
+    other.step(np.array([0, 1]))  # episodes under way go on
+    assert (other.bonus.updates, other.bonus.seen) == (1, 0)
+
+
+def test_a_refused_step_has_not_happened() -> None:
+    """An action outside the space moves no environment, and no transition is made up of what is on both sides of it."""
+    envs = wrapped(AutoresetMode.SAME_STEP)
+    envs.reset()
+    with pytest.raises(UsageError, match=r"action: 7 lies outside Discrete\(3\)"):
+        envs.step(np.array([7, 0]))
+    clocks = [env.unwrapped for env in envs.env.envs]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [clock.stepped for clock in clocks] == [0, 0]
+    # What the environments themselves return may be refused only after they have moved.
+    show = clocks[0]._seen
+    clocks[0]._seen = lambda: np.full(3, np.nan, np.float32)
+    with pytest.raises(UsageError, match="next_obs: holds NaN"):
+        envs.step(np.array([0, 0]))
+    clocks[0]._seen = show
+    envs.reset()
+    envs.step(np.array([0, 0]))
+    kept = envs.bonus.waiting_steps()
+    np.testing.assert_array_equal(kept["next_obs"][..., 2] - kept["obs"][..., 2], [[1, 1]])
+
+
 def test_refusals() -> None:
     envs = SyncVectorEnv([lambda k=k: Clock(k) for k in range(N)])
     other = Bonus("none", SEEN, spaces.Discrete(4), num_envs=N)
@@ -157,9 +190,14 @@ def test_refusals() -> None:
         ({"weight": float("nan")}, "weight = nan: must be a finite number"),
         ({"extrinsic_weight": "1"}, "extrinsic_weight = '1'"),
         ({"update_every": 0}, "update_every = 0"),
+        ({"update_every": 2.5}, "update_every = 2.5: must be a whole number"),
+        ({"update_every": "3"}, "update_every = '3': must be a whole number"),
+        ({"update_every": 40_000}, "keeps waiting=65536 transitions for an update, and a step has 2"),
     ):
         with pytest.raises(UsageError, match=message):
             CuriousVectorEnv(envs, good, **options)
+    with pytest.raises(UsageError, match="give a vector environment"):
+        CuriousVectorEnv(Clock(0), good)  # pyright: ignore[reportArgumentType]
     curious = CuriousVectorEnv(envs, good)
     with pytest.raises(UsageError, match=r"step: call reset\(\) first"):
         curious.step(np.zeros(N, int))

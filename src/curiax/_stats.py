@@ -72,9 +72,9 @@ class ReturnScale(eqx.Module):
         discount: float,
         clip: float,
         order: Literal["before", "after"],
-        rows: Bool[Array, " T"] | None = None,
+        where: Bool[Array, "T N"] | None = None,
     ) -> tuple[ReturnScale, Float[Array, "T N"]]:
-        """Clip, update the statistics, divide; `rows` names the time steps that are there, None for all.
+        """Clip, update the statistics, divide; `where` names the steps that are there, None for all.
 
         `order="before"` clips the raw bonus to `clip` deviations as they were, before both the update and
         the division (the released code); `"after"` clips the scaled bonus (the paper's sentence).
@@ -88,9 +88,8 @@ class ReturnScale(eqx.Module):
             total = after if there is None else jnp.where(there, after, total)
             return total, total
 
-        total, totals = jax.lax.scan(add, self.total, (bonus, rows), unroll=8)
-        where = None if rows is None else jnp.repeat(rows, bonus.shape[1])
-        moments = self.moments.merge(totals.reshape(-1), where)
+        total, totals = jax.lax.scan(add, self.total, (bonus, where), unroll=8)
+        moments = self.moments.merge(totals.reshape(-1), None if where is None else where.reshape(-1))
         scaled = bonus / jnp.sqrt(moments.var + 1e-8)
         if order == "after":
             scaled = jnp.clip(scaled, -clip, clip)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._sound import LIMIT, all_within, first, within
 from ._stats import valid_mean
@@ -63,9 +63,10 @@ def descend(
     opt_state: optax.OptState,
     batches: PyTree,
     *,
+    wanted: Bool[Array, " count"] | None = None,
     mask: bool = False,
 ) -> tuple[Model, optax.OptState, dict[str, Array]]:
-    """One optimiser step for each batch along the first axis of `batches`, in order.
+    """One optimiser step for each batch along the first axis of `batches`, in order; with `wanted` for those it names.
 
     Returns the model, the optimiser's state, and the mean over batches of what `loss` reports; beside it, as
     `unsound/loss` and `unsound/gradient`, the first step at which these were unsound, −1 for none. With `mask` such a
@@ -73,42 +74,50 @@ def descend(
     """
     flat, restore = flatten(model)
 
-    def step(carry: tuple[Array, optax.OptState], batch: PyTree) -> tuple[tuple[Array, optax.OptState], Any]:
-        flat, opt_state = carry
+    some = mask or wanted is not None
+
+    def step(carry: tuple[Array, optax.OptState], now: tuple[PyTree, Any]) -> tuple[tuple[Array, optax.OptState], Any]:
+        (flat, opt_state), (batch, named) = carry, now
         valued = jax.value_and_grad(lambda vector: loss(restore(vector), batch), has_aux=True)
         (value, report), gradient = valued(flat)
         # A product is several times as fast as a maximum.
         steep = jnp.vdot(gradient, gradient)
         update, after = optimiser.update(gradient, opt_state, flat)
         moved = flat + jnp.asarray(update)
-        taken = jnp.ones((), bool)
+        taken = jnp.ones((), bool) if named is None else named
         if mask:
-            taken = all_within((value, report, moved)) & within(steep, LIMIT**2)
+            taken &= all_within((value, report, moved)) & within(steep, LIMIT**2)
+        if some:
             moved, after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), (moved, after), (flat, opt_state))
         return (moved, after), (report, value, steep, taken)
 
-    (flat, opt_state), (reports, values, steep, taken) = jax.lax.scan(step, (flat, opt_state), batches)
+    (flat, opt_state), (reports, values, steep, taken) = jax.lax.scan(step, (flat, opt_state), (batches, wanted))
     told = jnp.stack([within(x, LIMIT) for x in (values, *reports.values())])
     found = {
         "unsound/loss": first(~jnp.all(told, axis=0)),
         "unsound/gradient": first(~within(steep, LIMIT**2)),
     }
-    if not mask:
-        return restore(flat), opt_state, {**jax.tree.map(jnp.mean, reports), **found}
-    means = jax.tree.map(lambda each: valid_mean(each, taken), reports)
-    return restore(flat), opt_state, {**means, **found, "masked/updates": jnp.sum(~taken)}
+    means = jax.tree.map(lambda each: valid_mean(each, taken) if some else jnp.mean(each), reports)
+    if mask:
+        found["masked/updates"] = jnp.sum(~taken if wanted is None else wanted & ~taken)
+    return restore(flat), opt_state, {**means, **found}
 
 
-def shuffle(key: PRNGKey, n: int) -> Int[Array, " n"]:
-    """A random order of `0..n-1`, by one sort of 32-bit words.
+def shuffle(key: PRNGKey, n: int, count: Int[Array, ""] | None = None) -> Int[Array, " n"]:
+    """A random order of `0..n-1`, by one sort of 32-bit words; with a `count`, those from it on come last.
 
     Each word holds random high bits over its own index, so a single-operand sort suffices, where
     `jax.random.permutation` makes several passes with two operands. Equal high bits (expected
     once per 2048-permutation) fall back to index order, so beyond 2¹⁶ entries, where too few random bits are
-    left, the slower way is taken.
+    left, the slower way is taken. Up to there the first `count` entries are as `shuffle(key, count)` has them, if n is
+    not beyond the next power of 2.
     """
     if n > 1 << 16:
-        return jax.random.permutation(key, n).astype(jnp.int32)
+        order = jax.random.permutation(key, n).astype(jnp.int32)
+        return order if count is None else order[jnp.argsort(order >= count, stable=True)]
     mask = (1 << max(1, (n - 1).bit_length())) - 1
-    words = (jax.random.bits(key, (n,)) & jnp.uint32(0xFFFFFFFF ^ mask)) | jnp.arange(n, dtype=jnp.uint32)
+    high, index = jnp.uint32(0xFFFFFFFF ^ mask), jnp.arange(n, dtype=jnp.uint32)
+    words = (jax.random.bits(key, (n,)) & high) | index
+    if count is not None:
+        words = jnp.where(index < count, words, high | index)
     return (jnp.sort(words) & jnp.uint32(mask)).astype(jnp.int32)

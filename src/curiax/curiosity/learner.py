@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
 from .._sound import LIMIT, all_within, within
@@ -112,18 +112,37 @@ class Learner(eqx.Module):
         return LearnerState(state.opt_state, memory, scale, state.pool), raw, paid
 
     def update(
-        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey, mask: bool = False
+        self,
+        model: AbstractCuriosity,
+        state: LearnerState,
+        steps: Transition,
+        *,
+        key: PRNGKey,
+        count: Int[Array, ""] | None = None,
+        mask: bool = False,
     ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
-        """Epochs of minibatches over the rollout, or over the pool where one is kept; `mask` as in `descend`."""
+        """Epochs of minibatches over the rollout, or over the pool where one is kept; `mask` as in `descend`.
+
+        With a `count` the rollout has so many time steps, and what follows them is padding: the same training as on
+        the rollout without it. The padding must not be valid.
+        """
         if flatten(model)[0].size == 0 or self.settings.epochs == 0:
             return model, state, {}
         pool = None if state.pool is None else state.pool.add(blanked(steps))
         order_key, loss_key = jax.random.split(key)
-        batches = self._minibatches(blanked(steps), pool, order_key)
-        count, size = batches.reward.shape
+        batches, wanted = self._minibatches(blanked(steps), pool, order_key, count)
+        number, size = batches.reward.shape
         axis = None if model.shares_key else 0
         draws = jax.vmap(model.draw) if model.shares_key else jax.vmap(jax.vmap(model.draw))
-        drawn = draws(jax.random.split(loss_key, count if model.shares_key else (count, size)))
+        each = () if model.shares_key else (size,)
+        keys = jax.random.split(loss_key, (number, *each))
+        if count is not None and wanted is not None:
+            # The keys that the same batches have without the padding: there are fewer of them, and fewer steps in one.
+            before = jnp.maximum(jnp.cumsum(wanted) - 1, 0)
+            full = jnp.minimum(size, count * steps.reward.shape[1])
+            place = before if model.shares_key else before[:, None] * full + jnp.arange(size)
+            keys = keys.reshape(-1)[jnp.minimum(place, keys.size - 1)]
+        drawn = draws(keys)
 
         def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
             steps, drawn = batch
@@ -131,21 +150,32 @@ class Learner(eqx.Module):
             total = valid_mean(each, steps.valid)
             return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 
-        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, (batches, drawn), mask=mask)
+        model, opt_state, report = descend(
+            loss, model, self.optimiser, state.opt_state, (batches, drawn), wanted=wanted, mask=mask
+        )
         return model, LearnerState(opt_state, state.memory, state.scale, pool), report
 
-    def _minibatches(self, steps: Transition, pool: Pool | None, key: PRNGKey) -> Transition:
-        """Minibatches `[count, B]`: whole time steps, all environments of each, in fresh order every epoch."""
+    def _minibatches(
+        self, steps: Transition, pool: Pool | None, key: PRNGKey, count: Int[Array, ""] | None
+    ) -> tuple[Transition, Bool[Array, " number"] | None]:
+        """Minibatches `[number, B]`: whole time steps, all environments of each, in fresh order every epoch.
+
+        With a `count`, beside them, which of them hold nothing but steps before it; fewer than fill one are all in one.
+        """
         s = self.settings
         length, n_envs = steps.reward.shape
         times = max(1, min(length, s.minibatch_size // n_envs))
         per_epoch = length // times
-        source = steps
+        source, wanted = steps, None
         if pool is None:
-            orders = jax.vmap(lambda k: shuffle(k, length))(jax.random.split(key, s.epochs))
+            orders = jax.vmap(lambda k: shuffle(k, length, count))(jax.random.split(key, s.epochs))
             index = orders[:, : per_epoch * times].reshape(-1, times)
+            if count is not None:
+                whole = times * jnp.arange(1, per_epoch + 1) <= jnp.maximum(count, times)
+                wanted = jnp.tile(whole, s.epochs)
         else:
             kept = jnp.minimum(pool.filled, s.replay) * length
             index = jax.random.randint(key, (s.epochs * per_epoch, times), 0, kept)
             source = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), pool.steps)
-        return jax.tree.map(lambda x: x[index].reshape((index.shape[0], times * n_envs, *x.shape[2:])), source)
+        batches = jax.tree.map(lambda x: x[index].reshape((index.shape[0], times * n_envs, *x.shape[2:])), source)
+        return batches, wanted

@@ -21,7 +21,10 @@ Choices:
 * `prior_weight = 1/2048`: the prior's share of one rollout's evidence; the original divides by 5 batches of
   10 from a replay pool. `learner.replay` gives such a pool.
 * Inputs are the loop's running-normalised observations; a pool's own standardisation would change little.
-* Images: the network sees and predicts random features, standardised once.
+* Images: the network sees and predicts random features, standardised once. They are hundreds where a vector has a
+  few, and none can be foreseen as well, so `likelihood_std = 1`; and the weights' deviations shrink with the root of
+  the width, so that the noise of a layer's sums stays that of a layer of 32. With a vector's settings every gain
+  would be at the bound of 1000.
 * Bonus for every rollout, the first included, scaled like every other bonus, which makes λ and the
   original's division by medians irrelevant.
 """
@@ -90,9 +93,9 @@ class VIME(AbstractCuriosity):
         *,
         key: PRNGKey,
         step_size: Positive = 0.01,
-        likelihood_std: Positive = 0.1,
-        initial_std: Positive = 0.1,
-        prior_std: Positive = 0.5,
+        likelihood_std: Positive | None = None,
+        initial_std: Positive | None = None,
+        prior_std: Positive | None = None,
         prior_weight: NonNegative = 1 / 2048,
         width: Count | None = None,
     ) -> None:
@@ -102,18 +105,21 @@ class VIME(AbstractCuriosity):
             spec: the task's spaces.
             key: draws the parameters.
             step_size: λ of the natural-gradient step whose gain is paid.
-            likelihood_std: deviation of the predicted next observation.
-            initial_std: deviation of every weight before training.
-            prior_std: deviation of the weights' prior.
+            likelihood_std: deviation of the predicted next observation; None takes 0.1, for images 1.
+            initial_std: deviation of every weight before training; None takes 0.1, for images √(32 / width) of it.
+            prior_std: deviation of the weights' prior; None takes 0.5, for images √(32 / width) of it.
             prior_weight: weight of KL[q ‖ prior] in the loss of one transition.
             width: hidden units in each layer; None takes 32, for images the number of their features.
         """
         rng, width = generator(key), width or default_width(spec)
+        narrow = (32 / width) ** 0.5 if spec.image else 1.0
+        std = initial_std or 0.1 * narrow
         self.target = Target(spec, key=rng)
         sizes = [self.target.size + spec.action.size, width, width, self.target.size]
-        self.layers = tuple(BayesianLinear(i, o, initial_std, key=rng) for i, o in itertools.pairwise(sizes))
-        self.spec, self.step_size, self.likelihood_std = spec, step_size, likelihood_std
-        self.prior_std, self.prior_weight = prior_std, prior_weight
+        self.layers = tuple(BayesianLinear(i, o, std, key=rng) for i, o in itertools.pairwise(sizes))
+        self.spec, self.step_size = spec, step_size
+        self.likelihood_std = likelihood_std or (1.0 if spec.image else 0.1)
+        self.prior_std, self.prior_weight = prior_std or 0.5 * narrow, prior_weight
 
     def draw(self, key: PRNGKey) -> list[Float[Array, "inputs_and_one outputs"]]:
         """One ε for every weight."""

@@ -86,6 +86,8 @@ class Bonus:
         self.observation_space, self.action_space = observation_space, action_space
         self._observations, self._actions = Observations.of(observation_space), Actions.of(action_space)
         self.num_envs, self.waiting = count("num_envs", num_envs), count("waiting", waiting)
+        if self.waiting < self.num_envs:
+            raise UsageError(f"waiting = {waiting}: less than one step of num_envs={num_envs} environments.")
         self.seed = count("seed", seed, least=0, most=2**32 - 1)
         if not isinstance(normalise_obs, bool | np.bool_):
             raise UsageError(f"normalise_obs = {normalise_obs!r}: must be True or False.")
@@ -181,8 +183,8 @@ class Bonus:
         """The bonus of one step of all environments `[N]`, or of a rollout `[T, N]`; float32 of the same leading axes.
 
         Nothing is trained. The transitions are kept for `update`, and methods with an episodic memory remember them.
-        Asked the same again, it answers the same and counts it once. Only where the second question could as well be
-        the next step (every episode had ended or stands still) it is taken for that.
+        Asked the same again, it answers the same and counts it once. Only where a single step asked about again could
+        as well be the next one (every episode had ended or stands still) it is taken for that; `record=False` never is.
 
         Args:
             obs: observations that were acted on, as the environment gives them.
@@ -197,7 +199,8 @@ class Bonus:
             raise UsageError(f"record = {record!r}: must be True or False.")
         steps, lead = self._read(obs, action, next_obs, terminated, truncated, valid)
         last = self._asked
-        if last is not None and last.steps.same(steps) and not last.steps.goes_on(steps):
+        # A whole rollout does not happen twice; a single step may, where nothing moves or an episode has one step.
+        if last is not None and last.steps.same(steps) and (steps.length > 1 or not last.steps.goes_on(steps)):
             return last.paid.reshape(lead).copy()
         memory, raw, paid = self._pay(steps)
         if record:
@@ -205,6 +208,12 @@ class Bonus:
             self._asked = Asked(steps, paid)
             self._keep(steps, raw)
         return paid.reshape(lead).copy()
+
+    def check_action(self, action: Any, *, valid: Any = None) -> None:
+        """Refuse the actions that `reward` would refuse: to be called before an environment carries them out."""
+        array = spaces.steps_of("action", action, self.action_space, self.num_envs)
+        lead = array.shape[: array.ndim - len(self.action_space.shape or ())]
+        self._actions.read("action", array, self._there(valid, lead))
 
     def update(self) -> dict[str, float]:
         """Train on everything seen since the last update; what the method reports of it, as its loss.
@@ -214,6 +223,9 @@ class Bonus:
         if not self._waiting:
             return {}
         parts, raws = zip(*self._waiting, strict=True)
+        if not any(part.valid.any() for part in parts):
+            self.discard()
+            return {}
         joined = Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         length = rounded(joined.length)
         raw = np.concatenate(raws)
@@ -279,13 +291,13 @@ class Bonus:
         """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
         from . import bonus_file
 
-        bonus_file.write(Path(path), self)
+        bonus_file.write(path_of(path), self)
 
     def restore(self, path: str | Path) -> None:
         """Put what `save` wrote into this Bonus, which must be of the same method, spaces and settings."""
         from . import bonus_file
 
-        bonus_file.restore(Path(path), self)
+        bonus_file.restore(path_of(path), self)
 
     @staticmethod
     def load(path: str | Path, *, method: str | type[AbstractCuriosity] | None = None) -> Bonus:
@@ -298,7 +310,7 @@ class Bonus:
         """
         from . import bonus_file
 
-        return bonus_file.read(Path(path), method)
+        return bonus_file.read(path_of(path), method)
 
     def waiting_steps(self, *, example: bool = False) -> dict[str, np.ndarray]:
         """The transitions that wait, by name, `[T, N, ...]`, and their raw bonus; as an `example`, one of zeros."""
@@ -355,7 +367,7 @@ class Bonus:
         ends = [
             spaces.flags(name, value, lead) for name, value in (("terminated", terminated), ("truncated", truncated))
         ]
-        there = np.ones(lead, bool) if valid is None else spaces.flags("valid", valid, lead)
+        there = self._there(valid, lead)
         steps = Steps(
             self._observations.read("obs", seen, there),
             self._actions.read("action", read["action"], there),
@@ -367,6 +379,10 @@ class Bonus:
         axes = (1,) * (2 - len(lead))
         # Copies: environments are free to write the next step into the same memory.
         return Steps(*(np.array(part).reshape(*axes, *part.shape) for part in steps)), lead
+
+    def _there(self, valid: Any, lead: tuple[int, ...]) -> np.ndarray:
+        """Which steps are steps: without a word all of them."""
+        return np.ones(lead, bool) if valid is None else spaces.flags("valid", valid, lead)
 
     def _pay(self, steps: Steps) -> tuple[list[Any], np.ndarray, np.ndarray]:
         """Memories after the steps, the raw bonus and the paid one; nothing is changed."""
@@ -415,6 +431,14 @@ def count(name: str, value: Any, *, least: int = 1, most: int = 2**31 - 1) -> in
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise UsageError(f"{name} = {value!r}: must be a whole number from {least} to {most}.")
     return int(value)
+
+
+def path_of(value: Any) -> Path:
+    """A file's path."""
+    try:
+        return Path(value)
+    except TypeError:
+        raise UsageError(f"path = {value!r}: give a file's path.") from None
 
 
 def learner_of(given: LearnerSettings | Mapping[str, Any] | None) -> LearnerSettings:

@@ -173,18 +173,18 @@ def programs(frame: Frame) -> Programs:
     ) -> tuple[list[Array], tuple[dict[str, Array], Bool[Array, ""]]]:
         state = frame.whole(arrays)
         there = jnp.arange(steps.valid.shape[0]) < count
-        new = (steps.valid & there[:, None]).reshape(-1)
+        steps = steps._replace(valid=steps.valid & there[:, None])
         reached = frame.observations.seen(steps.next_obs)
-        state = standardised(state, reached.reshape(-1, *reached.shape[2:]), new)
+        state = standardised(state, reached.reshape(-1, *reached.shape[2:]), steps.valid.reshape(-1))
         scale = state.learner.scale
         if settings.scale:
             scale, _ = scale.scale(
-                raw, discount=settings.discount, clip=settings.clip, order=settings.clip_order, rows=there
+                raw, discount=settings.discount, clip=settings.clip, order=settings.clip_order, where=steps.valid
             )
         before = LearnerState(state.learner.opt_state, state.learner.memory, scale, None)
         seen = frame.seen(state.obs_stats, steps)
         key = jax.random.fold_in(jax.random.fold_in(root, state.updates), 1)
-        model, after, report = frame.learner.update(state.model, before, seen, key=key)
+        model, after, report = frame.learner.update(state.model, before, seen, key=key, count=count)
         state = BonusState(model, after, state.obs_stats, state.calibrated, state.updates + 1)
         # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
         learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)

@@ -91,6 +91,8 @@ class CuriousVecEnv(VecEnvWrapper):
         """Take the actions: what arrives here, clipped or unscaled by the algorithm, is what will be carried out."""
         if self._obs is None:
             raise UsageError("step: call reset() first.")
+        if self.training:
+            self.bonus.check_action(actions)  # what is refused must not have moved the environments
         self._actions = np.array(actions)
         self.venv.step_async(actions)
 
@@ -115,9 +117,9 @@ class CuriousVecEnv(VecEnvWrapper):
         self.bonus.save(path)
 
     def restore(self, path: str | Path) -> None:
-        """Put back what `save` wrote, as `Bonus.restore`; the environments must be reset afterwards."""
+        """Put back what `save` wrote, as `Bonus.restore`; episodes that are under way count as broken off."""
         self.bonus.restore(path)
-        self._obs = None
+        self.bonus.forget()
 
 
 class UpdateBonus(BaseCallback):

@@ -26,13 +26,17 @@ SLACK = 1e-4
 
 def array_of(what: str, value: Any) -> np.ndarray:
     """Anything like an array as NumPy's; a tensor of PyTorch is taken off its graph and its device."""
-    # Asked by name, so that torch is never imported here.
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
     try:
+        # Asked by name, so that torch is never imported here.
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            # NumPy has no such numbers.
+            value = value.float() if str(getattr(value, "dtype", "")) == "torch.bfloat16" else value
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{what}: not an array of numbers ({error}).") from None
+    if array.dtype == np.float16:
+        array = array.astype(np.float32)
     if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
         raise UsageError(f"{what}: not an array of numbers but of {array.dtype}.")
     if np.iscomplexobj(array):
@@ -158,8 +162,22 @@ class Observations:
         if array.dtype != np.uint8:
             array = np.where(spread(valid, array), array, 0)
             refuse_unsound(what, array, valid.ndim)
+            if self.kind == "image":
+                self._refuse_outside(what, array, valid)
             array = array.astype(np.float32)
         return array
+
+    def _refuse_outside(self, what: str, images: np.ndarray, valid: np.ndarray) -> None:
+        """Refuse images beyond the bounds that they are scaled by: bytes, most often, where the space is of 0 to 1."""
+        low, high = self.bounds
+        slack = SLACK * (high - low)
+        outside = spread(valid, images) & ((images < low - slack) | (images > high + slack))
+        if outside.any():
+            at = place(outside, valid.ndim)
+            raise UsageError(
+                f"{what}: a pixel of {images[outside][0]:g} lies outside {self.space} (at {at}); "
+                "give images as the environment does, or make the Bonus with their space."
+            )
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -256,12 +274,12 @@ def steps_of(what: str, value: Any, space: Space, envs: int) -> np.ndarray:
         return array
     tail = "".join(f", {size}" for size in shape)
     wanted = f"[{envs}{tail}] for one step or [T, {envs}{tail}] for a rollout"
-    if fits and lead and lead[-1] != envs:
+    if fits and lead and lead[-1] != envs and lead[0] != envs:
         raise UsageError(
             f"{what}: shape {list(array.shape)} has {lead[-1]} environments, this Bonus was made for num_envs={envs}; "
             f"expected {wanted}."
         )
-    if not fits or not lead or 0 in lead:
+    if not fits or not lead or 0 in lead or lead[-1] != envs:
         raise UsageError(f"{what}: shape {list(array.shape)}; expected {wanted}, an element of {space} for each.")
     return array
 

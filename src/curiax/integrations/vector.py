@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from .._errors import UsageError
 from . import spaces
-from .bonus import Bonus
+from .bonus import Bonus, count
 
 
 class CuriousVectorEnv(VectorWrapper):
@@ -45,17 +45,24 @@ class CuriousVectorEnv(VectorWrapper):
         extrinsic_weight: float = 1.0,
         update_every: int | None = None,
     ) -> None:
+        if not isinstance(env, VectorEnv):
+            raise UsageError(
+                f"env = {env!r}: give a vector environment, as gymnasium.make_vec returns; for a single one use "
+                "curiax.Bonus with num_envs=1, or gymnasium.vector.SyncVectorEnv."
+            )
         refuse_other_spaces(env.num_envs, env.single_observation_space, env.single_action_space, bonus)
         super().__init__(env)
         self.bonus = bonus
         self.weight, self.extrinsic_weight = finite("weight", weight), finite("extrinsic_weight", extrinsic_weight)
-        if update_every is not None and (isinstance(update_every, bool) or update_every < 1):
-            raise UsageError(f"update_every = {update_every!r}: must be a whole number of at least 1, or None.")
-        self.update_every = update_every
+        self.update_every = None if update_every is None else count("update_every", update_every)
+        if self.update_every is not None and self.update_every * env.num_envs > bonus.waiting:
+            raise UsageError(
+                f"update_every = {update_every}: the Bonus keeps waiting={bonus.waiting} transitions for an update, "
+                f"and a step has {env.num_envs}. Lower update_every, or make the Bonus with a larger waiting."
+            )
         self.mode = mode_of(env)
         self._obs: np.ndarray | None = None
         self._ended = np.zeros(env.num_envs, bool)
-        self._steps = 0
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: all of them, or those that `options["reset_mask"]` names."""
@@ -79,15 +86,17 @@ class CuriousVectorEnv(VectorWrapper):
             )
         # In next-step mode the action after an episode's end is not carried out: the environment resets instead.
         filler = self._ended if self.mode is AutoresetMode.NEXT_STEP else np.zeros(self.num_envs, bool)
+        self.bonus.check_action(actions, valid=~filler)  # what is refused must not have moved the environments
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         ended = np.asarray(terminated, bool) | np.asarray(truncated, bool)
         reached = np.array(obs)
         if self.mode is AutoresetMode.SAME_STEP and ended.any():
             reached = with_final(reached, infos, ended)
-        intrinsic = self.bonus.reward(self._obs, actions, reached, terminated, truncated, valid=~filler)
-        self._obs, self._ended = np.array(obs), ended
-        self._steps += 1
-        if self.update_every is not None and self._steps % self.update_every == 0:
+        # First: whatever the bonus refuses of it, the environments have moved.
+        before, self._obs, self._ended = self._obs, np.array(obs), ended
+        intrinsic = self.bonus.reward(before, actions, reached, terminated, truncated, valid=~filler)
+        # Counted by what waits, which is saved with the bonus.
+        if self.update_every is not None and self.bonus.seen >= self.update_every * self.num_envs:
             self.bonus.update()
         extrinsic = np.asarray(reward, np.float64)
         paid = self.extrinsic_weight * extrinsic + self.weight * intrinsic
@@ -101,9 +110,9 @@ class CuriousVectorEnv(VectorWrapper):
         self.bonus.save(path)
 
     def restore(self, path: Any) -> None:
-        """Put back what `save` wrote, as `Bonus.restore`; reset the environments afterwards."""
+        """Put back what `save` wrote, as `Bonus.restore`; episodes that are under way count as broken off."""
         self.bonus.restore(path)
-        self._obs, self._ended = None, np.zeros(self.num_envs, bool)
+        self.bonus.forget()
 
 
 def finite(name: str, value: Any) -> float:
