@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 import curiax
 from curiax.integrations.sb3 import CuriousVecEnv, UpdateBonus
 
-ENVS, STEPS, BINS = 16, 20_480, 20
+ENVS, STEPS, BINS = 16, 30_720, 20
 #: Of both agents; docs/howto-sb3.md says why: where nothing is paid, nothing shall be learnt.
 AGENT: dict[str, Any] = {
     "n_steps": 32,
