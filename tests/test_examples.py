@@ -24,9 +24,9 @@ RESULTS = {
     "new_method.py": r"EmbeddingDistance +coverage of each seed: .*\nrandom +coverage of each seed: ",
     "bonus_sb3_mountain_car.py": r"ppo +flag reached by 0 of 1 seeds\nppo with lbs +flag reached by 1 of 1 seeds",
 }
-#: Those that compare an agent with and without bonus, and how many times the bins the bonus must bring: less than on
-#: any of the seeds in their how-to pages, since the last bits of floats differ between machines.
-COMPARED = {"bonus_gymnasium_loop.py": 2.5, "bonus_cleanrl_style.py": 3.0, "bonus_sb3_own_method.py": 3.0}
+#: Those that compare an agent with and without bonus, and how many times the bins the bonus must bring: about half of
+#: what it brings on the seed that they have, since the last bits of floats differ between machines.
+COMPARED = {"bonus_gymnasium_loop.py": 2.0, "bonus_cleanrl_style.py": 3.0, "bonus_sb3_own_method.py": 2.0}
 #: Seconds of work that each of these may take.
 MOST_SECONDS = 60
 
@@ -53,7 +53,7 @@ def test_example_runs(example: str) -> None:
 
 
 @pytest.mark.parametrize("example", sorted(COMPARED))
-def test_with_the_bonus_the_agent_sees_several_times_as_much(example: str) -> None:
+def test_with_the_bonus_the_agent_sees_much_more(example: str) -> None:
     printed, seconds = run_example(example)
     line = r"{} +bins visited: (\d+) of 400 +flag reached in (\d+) of \d+ episodes"
     found = re.search(line.format("without bonus") + r".*\n" + line.format(r"with \w+"), printed)
