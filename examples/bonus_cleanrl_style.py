@@ -1,16 +1,19 @@
 """PPO in one file, in the style of CleanRL, with a bonus: the lines that were added end in `# curiax`.
 
 The agent is written with JAX and Optax; where yours is written in PyTorch, the same lines go to the same places. The
-task is a sparse Mountain Car: 100 steps to swing out of the valley, 1 for each step at the flag, 0 anywhere else.
+task is a sparse Mountain Car: 100 steps to swing out of the valley, 1 for each step at the flag, 0 anywhere else. How
+other seeds fared is in docs/howto-cleanrl.md.
 
     python bonus_cleanrl_style.py
     python bonus_cleanrl_style.py --method rnd --seed 3
+    python bonus_cleanrl_style.py --picture maps.png    # where both agents have been
 """
 
 from __future__ import annotations
 
 import argparse
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,20 +24,23 @@ import optax
 
 import curiax
 
-ENVS, LENGTH, UPDATES = 16, 32, 80
+ENVS, LENGTH, UPDATES, BINS = 16, 32, 120, 20
 LEARNER = {"learning_rate": 1e-3}
 #: What single methods are given beside; a setting that a method does not have is refused.
 SETTINGS = {"lbs": {"beta": 2.0}}
-EPOCHS, MINIBATCH, RATE = 10, 64, 3e-4
-GAMMA, LAMBDA, CLIP, ENTROPY, VALUE = 0.99, 0.95, 0.2, 0.01, 0.5
+EPOCHS, MINIBATCH, RATE = 10, 64, 1e-3
+GAMMA, LAMBDA, CLIP, VALUE = 0.99, 0.95, 0.2, 0.5
+#: Of the bonus. Advantages are not normalised: where nothing is paid that would make the critic's noise as large as any
+#: reward, and the policy would drift. So they are as large as what is paid.
+WEIGHT = 5.0
 
 
-def layers(random: np.random.Generator, sizes: list[int], last: float) -> list[dict[str, Any]]:
+def layers(random: np.random.Generator, sizes: list[int]) -> list[dict[str, Any]]:
     """Orthogonal weights, the last ones small."""
     net = []
     for k, (n, m) in enumerate(pairwise(sizes)):
         q = np.linalg.qr(random.standard_normal((max(n, m), min(n, m))))[0]
-        gain = last if k == len(sizes) - 2 else np.sqrt(2)
+        gain = 0.01 if k == len(sizes) - 2 else np.sqrt(2)
         net.append({"w": jnp.asarray(gain * (q if n >= m else q.T), jnp.float32), "b": jnp.zeros(m)})
     return net
 
@@ -59,7 +65,8 @@ def act(agent: dict[str, Any], obs: Any, noise: Any) -> tuple[Any, Any, Any]:
     return action, log_prob(agent, obs, action), forward(agent["critic"], obs)[:, 0]
 
 
-OPTIMISER = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(RATE, eps=1e-5))
+# A large epsilon: Adam divides by the size of the gradients, and would make noise large where nothing is paid.
+OPTIMISER = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(RATE, eps=1e-3))
 
 
 @jax.jit
@@ -69,10 +76,9 @@ def descend(agent: dict[str, Any], opt_state: Any, batches: tuple[Any, ...]) -> 
     def loss(agent: dict[str, Any], batch: tuple[Any, ...]) -> Any:
         obs, action, old, advantage, target = batch
         ratio = jnp.exp(log_prob(agent, obs, action) - old)
-        gain = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        surrogate = jnp.minimum(ratio * gain, jnp.clip(ratio, 1 - CLIP, 1 + CLIP) * gain).mean()
+        surrogate = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - CLIP, 1 + CLIP) * advantage).mean()
         error = 0.5 * ((forward(agent["critic"], obs)[:, 0] - target) ** 2).mean()
-        return VALUE * error - surrogate - ENTROPY * agent["log_std"].sum()
+        return VALUE * error - surrogate
 
     def step(carry: tuple[Any, Any], batch: tuple[Any, ...]) -> tuple[Any, None]:
         agent, opt_state = carry
@@ -82,8 +88,8 @@ def descend(agent: dict[str, Any], opt_state: Any, batches: tuple[Any, ...]) -> 
     return jax.lax.scan(step, (agent, opt_state), batches)[0]
 
 
-def train(method: str | None, seed: int) -> tuple[int, float]:
-    """One training: of 20 x 20 bins, how many the cars have been to; the share of late episodes that saw the flag."""
+def train(method: str | None, seed: int) -> tuple[np.ndarray, list[bool]]:
+    """One training: steps in each bin of position and velocity; of each episode, whether it reached the flag."""
     # Same-step: an episode's last observation is in infos["final_obs"], the next one's first is returned.
     same_step = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
     envs = gymnasium.make_vec("curiax/MountainCarSparse-v0", ENVS, "sync", vector_kwargs=same_step)
@@ -93,10 +99,10 @@ def train(method: str | None, seed: int) -> tuple[int, float]:
     bonus = method and curiax.Bonus(method, *spaces, num_envs=ENVS, seed=seed, learner=LEARNER, **own)  # curiax
 
     random = np.random.default_rng(seed)
-    agent = {"actor": layers(random, [2, 64, 64, 1], 0.01), "critic": layers(random, [2, 64, 64, 1], 1.0)}
+    agent = {"actor": layers(random, [2, 64, 64, 1]), "critic": layers(random, [2, 64, 64, 1])}
     agent["log_std"] = jnp.zeros(1)
     opt_state = OPTIMISER.init(agent)
-    visited, at_flag, flags = np.zeros((20, 20), bool), np.zeros(ENVS, bool), []
+    visits, at_flag, flags = np.zeros((BINS, BINS), int), np.zeros(ENVS, bool), []
     obs, _ = envs.reset(seed=seed)
     for _ in range(UPDATES):
         rollout = []
@@ -113,9 +119,9 @@ def train(method: str | None, seed: int) -> tuple[int, float]:
             flags += at_flag[ended].tolist()
             at_flag &= ~ended
             if bonus:
-                reward = reward + bonus.reward(obs, executed, last, terminated, truncated)  # curiax
-            cell = ((last - low) / (high - low) * 20).astype(int).clip(0, 19)
-            visited[cell[:, 0], cell[:, 1]] = True
+                reward = reward + WEIGHT * bonus.reward(obs, executed, last, terminated, truncated)  # curiax
+            cell = ((last - low) / (high - low) * BINS).astype(int).clip(0, BINS - 1)
+            np.add.at(visits, tuple(cell.T), 1)
             rollout.append((seen, action, old, value, reward, ended))
             obs = next_obs
         if bonus:
@@ -132,7 +138,7 @@ def train(method: str | None, seed: int) -> tuple[int, float]:
         order = np.concatenate([random.permutation(LENGTH * ENVS) for _ in range(EPOCHS)]).reshape(-1, MINIBATCH)
         agent, opt_state = descend(agent, opt_state, tuple(x[order].astype(np.float32) for x in flat))
     envs.close()
-    return int(visited.sum()), float(np.mean(flags[-ENVS:]))
+    return visits, flags
 
 
 def main() -> None:
@@ -140,10 +146,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", default="lbs", help="a name from `curiax list`, or module:Class")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", type=Path, help="draw where both have been, to this file")
     options = parser.parse_args()
+    maps = {}
     for name, method in (("without bonus", None), (f"with {options.method}", options.method)):
-        bins, share = train(method, options.seed)
-        print(f"{name:14s} bins visited: {bins} of 400   flag reached in {share:.0%} of the last {ENVS} episodes")
+        maps[name], flags = train(method, options.seed)
+        print(
+            f"{name:14s} bins visited: {(maps[name] > 0).sum()} of {BINS**2}   "
+            f"flag reached in {sum(flags)} of {len(flags)} episodes",
+            flush=True,
+        )
+    if options.picture:
+        from picture import draw
+
+        draw(options.picture, maps, flag=0.45)
 
 
 if __name__ == "__main__":
