@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import re
 from pathlib import Path
@@ -19,7 +20,7 @@ from curiax.experiments.progress import headline
 from curiax.experiments.published import DESCRIBED, RATIO
 from curiax.experiments.registry import TASKS
 from curiax.experiments.suites import MNIST, PLAIN
-from curiax.report import ratio, samples, statistics
+from curiax.report import figures, ratio, samples, statistics
 from curiax.report.assemble import assemble, distinct
 from curiax.report.charts import left_curves, ratio_curves
 from curiax.report.claims import judge
@@ -238,6 +239,42 @@ def test_publishing_leaves_every_file_and_no_word_of_coverage(
     told = capsys.readouterr().out
     assert "coverage" not in told.lower()
     assert "near 1" in told
+
+
+def test_ratios_can_be_read_off_the_picture_and_nothing_is_said_twice(tmp_path: Path) -> None:
+    """Numbers around 3.5 at the axis, the ideal named there, and one title where task and suite have the same."""
+    heading = Heading("Noisy MNIST", "A lead.", "mnist", "lbs", "curiax reproduce mnist")
+    publish(papers(rnd=3.5, icm=0.35), heading, tmp_path)
+    words = {
+        stem: re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "figures" / f"{stem}.svg").read_text())
+        for stem in ("ratio", "ratio-final")
+    }
+    for told in words.values():
+        assert {"0.4", "0.5", "2", "3"} <= set(told)
+        assert told.count("Noisy MNIST") == 1
+    assert "ideal 1" in words["ratio"]
+
+
+def test_an_interval_that_leaves_the_axis_has_an_arrowhead_there() -> None:
+    from matplotlib.figure import Figure
+
+    table = [row for row in rows([made("lbs", 1.0), made("icm", 2.0)], "s") if row.metric == RATIO]
+    wide = dataclasses.replace(table[0], ci_low=0.0, ci_high=100.0)
+    drawn = Figure().subplots()
+    drawn.set(xscale="log", xlim=figures.ratio_limits([wide, table[1]]))
+    figures.mark_cut(drawn, [(wide, 0, "red"), (table[1], 1, "blue")])
+    low, high = drawn.get_xlim()
+    assert 0.4 < low < min(wide.values)
+    assert max(table[1].values) < high < 4
+    heads = [(line.get_marker(), line.get_xdata()[0], line.get_color()) for line in drawn.get_lines()]
+    assert heads == [("<", low, "red"), (">", high, "red")]
+
+
+def test_lines_that_are_named_at_the_axis_share_one_colour_before_two_of_them_do() -> None:
+    few = content([made("lbs", 1.0, label=f"line {k}") for k in range(10)])
+    many = content([made("lbs", 1.0, label=f"line {k}") for k in range(11)])
+    for shown, count in ((few, 10), (many, 1)):
+        assert len(set(figures.bar_colours(shown, [line.label for line in shown.lines]).values())) == count
 
 
 def test_a_page_may_hold_both_kinds_of_tasks() -> None:
