@@ -28,6 +28,7 @@ from curiax.report.content import Content
 from curiax.report.publish import publish, verify
 from curiax.report.record import Heading, Record, condense
 from curiax.report.table import rows
+from curiax.report.words import OF_RATIOS
 
 HEADING = Heading("Two kinds", "A lead.", "mnist", "lbs", "curiax reproduce mnist")
 FULL = TASKS[MNIST].cls.budget
@@ -165,6 +166,18 @@ def test_claims_fail_and_stay_open_by_the_interval() -> None:
     assert lbs.comparisons.rows[0][-1].text == "other way"
 
 
+def test_a_claim_about_a_ratio_says_what_is_left_to_divide() -> None:
+    first, second = bonuses(1.0)
+    shares = [100 * np.mean(x[:, 45:].mean(1) / x[:, 0]) for x in (first, second)]
+    assert all(1 < share < 10 for share in shares)
+    (claim,) = [claim for claim in content(papers()).claims if "LBS" in claim.text]
+    assert claim.finding.endswith(f"; {shares[0]:.2g} % and {shares[1]:.2g} % of the two bonuses are left.")
+    nothing = compared_metrics(first, second, range(8), FULL // 50)
+    nothing = nothing.with_columns(**{"ratio/second": nothing["ratio/second"] * 0})
+    bare = condense(compared_manifest("lbs", range(8), 50), nothing)
+    assert [claim.finding for claim in content([bare]).claims if "left" in claim.finding] == []
+
+
 def test_claims_are_about_full_runs_of_the_methods_as_they_are() -> None:
     short = [made("lbs", 1.0, steps=512)]
     assert verdicts(short) == []
@@ -266,7 +279,7 @@ def test_an_interval_that_leaves_the_axis_has_an_arrowhead_there() -> None:
     low, high = drawn.get_xlim()
     assert 0.4 < low < min(wide.values)
     assert max(table[1].values) < high < 4
-    heads = [(line.get_marker(), line.get_xdata()[0], line.get_color()) for line in drawn.get_lines()]
+    heads = [(line.get_marker(), np.asarray(line.get_xdata())[0], line.get_color()) for line in drawn.get_lines()]
     assert heads == [("<", low, "red"), (">", high, "red")]
 
 
@@ -290,3 +303,16 @@ def test_a_page_may_hold_both_kinds_of_tasks() -> None:
 
 def test_progress_tells_the_ratio() -> None:
     assert headline({"bonus/mean": np.array([3.0]), RATIO: np.array([1.0, 1.5])}, "cells") == "ratio 1.25"
+
+
+def test_tables_say_how_their_intervals_come_about() -> None:
+    """Three seeds: Student's t by the book, cut at 0, as the note says; the function itself cuts nothing."""
+    values = np.array([0.4, 1.04, 1.19])
+    half = 4.302652729911275 * values.std(ddof=1) / np.sqrt(3)
+    assert statistics.interval(values) == pytest.approx((values.mean() - half, values.mean() + half))
+    assert values.mean() - half < 0
+    assert ratio.interval(values) == pytest.approx((0.0, values.mean() + half))
+    shown = content([made("lbs", 1.0, seeds=3)])
+    assert OF_RATIOS in shown.ratios[0].note
+    assert "bootstrap from 5 seeds on, Student's t for 3 or 4" in OF_RATIOS
+    assert not [table for table in (*shown.ratios, *shown.statistics) if "bootstrap interval" in table.note]

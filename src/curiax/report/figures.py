@@ -120,7 +120,7 @@ def curves(content: Content, quantity: Curves, stem: Path) -> None:
             label_ends(axis, shown, look)
         axes[0][0].set_ylabel(f"{quantity.title} ({quantity.unit})")
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+        figure.supxlabel("mean over seeds, band: 95 % interval", x=0.01, ha="left", fontsize=8, color="#555")
 
 
 def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
@@ -150,7 +150,7 @@ def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
         for axis, (shown, task) in zip(axes[0], panels, strict=True):
             label_ends(axis, [series for series in shown.series if series.task == task], look)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+        figure.supxlabel("mean over seeds, band: 95 % interval", x=0.01, ha="left", fontsize=8, color="#555")
 
 
 def tasks_of(quantity: Curves) -> list[str]:
@@ -258,7 +258,7 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].invert_yaxis()
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        note = "dots: runs; bar: mean and 95 % bootstrap interval"
+        note = "dots: runs; bar: mean and 95 % interval"
         note += "; diamond: the paper's mean" if any(row.paper is not None for row in own) else ""
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
 
@@ -285,7 +285,8 @@ def ratio_final(content: Content, rows: Sequence[Any], stem: Path) -> None:
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        note = f"dots: runs; bar: mean and 95 % bootstrap interval; green: near 1, {NEAR[0]:g} to {NEAR[1]:g}"
+        note = f"dots: runs; bar: mean and 95 % interval; green: near 1, {NEAR[0]:g} to {NEAR[1]:g}"
+        note += "; arrowhead: the interval goes on" if any(cut(axes[0][0], row) for row in own) else ""
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
 
 
@@ -296,14 +297,20 @@ def ratio_limits(rows: Sequence[Any]) -> tuple[float, float]:
     return max(min(ends), min(runs) / REACH) / 1.08, min(max(ends), max(runs) * REACH) * 1.08
 
 
+def cut(axis: Any, row: Any) -> str:
+    """At which ends of the axis a row's interval goes on beyond it: `<`, `>`, both or none."""
+    if row.ci_low is None:
+        return ""
+    low, high = axis.get_xlim()
+    return ("<" if row.ci_low < low else "") + (">" if row.ci_high > high else "")
+
+
 def mark_cut(axis: Any, drawn: Sequence[tuple[Any, int, str]]) -> None:
     """An arrowhead at the end of the axis for each interval that goes on beyond it."""
-    low, high = axis.get_xlim()
+    ends = dict(zip("<>", axis.get_xlim(), strict=True))
     for row, height, colour in drawn:
-        if row.ci_low is not None and row.ci_low < low:
-            axis.plot([low], [height], "<", color=colour, markersize=8, clip_on=False)
-        if row.ci_high is not None and row.ci_high > high:
-            axis.plot([high], [height], ">", color=colour, markersize=8, clip_on=False)
+        for head in cut(axis, row):
+            axis.plot([ends[head]], [height], head, color=colour, markersize=8, clip_on=False)
 
 
 def samples(content: Content, shown: Gallery, stem: Path) -> None:
