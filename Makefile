@@ -53,7 +53,7 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 	$(REPRODUCE) lbs-ablation --seeds 3000-3031 --out results/lbs-ablation
 	$(REPRODUCE) choices --seeds 500-515 --out results/choices
 	$(REPRODUCE) mnist --seeds 1000-1009 --out results/mnist
-	$(REPRODUCE) mnist-choices --seeds 500-502 --out results/mnist-choices
+	$(REPRODUCE) mnist-choices --seeds 500-509 --out results/mnist-choices
 	$(BIN)/python scripts/mnist_variance.py results/mnist-variance.json
 	$(REPRODUCE) half-cheetah-choices --seeds 8 --out results/half-cheetah-choices
 	$(REPRODUCE) ant-maze-choices --seeds 8 --out results/ant-maze-choices

@@ -224,7 +224,7 @@ def main_table(_: str, __: str) -> str:
         entries = [row(MAIN, task, label) for task in THREE]
         lines.append([f"`{label}`", *(stacked(f"**{ours(e)}**", paper_text(e), code_text(e)) for e in entries)])
     note = (
-        f"Coverage in the paper's cells (%): mean [95 % bootstrap interval] of {seeds_of(MAIN)}, preset `paper-code`; "
+        f"Coverage in the paper's cells (%): mean [95 % interval] of {seeds_of(MAIN)}, preset `paper-code`; "
         "the paper's mean, and whether ours agrees with it (t test, 5 % level); final coverage of each run of the "
         f"authors' released code, where we ran it. Made by `{kept(MAIN)['command']}`."
     )
@@ -240,7 +240,7 @@ def noisy_tv(_: str, __: str) -> str:
     lines = [[f"`{m}`", *(ours(cells[task, m]) for task in tasks)] for m in methods]
     command = kept("noisy-tv").get("command") or "curiax reproduce noisy-tv --seeds 8"
     note = (
-        f"Coverage in the paper's cells (%), mean of {rows[0]['seeds']} seeds [95 % bootstrap interval], preset "
+        f"Coverage in the paper's cells (%), mean of {rows[0]['seeds']} seeds [95 % interval], preset "
         f"`paper-code`; made by `{command}`."
     )
     return f"{grid(['method', *(f'`{task}`' for task in tasks)], lines)}\n\n{note}"
@@ -396,7 +396,7 @@ def ratios(folder: str, _: str) -> str:
     header = ["", "ratio in the end", "paper", "ours is", *(f"bonus of {kind}, start → end" for kind in kinds)]
     note = (
         f"Ratio: mean bonus of {kinds[0]} ÷ mean bonus of {kinds[1]} in the last tenth of training, mean over "
-        f"{seeds_of(folder)} [95 % bootstrap interval]; the ideal is 1. Near 1: the whole interval is between "
+        f"{seeds_of(folder)} [95 % interval]; the ideal is 1. Near 1: the whole interval is between "
         f"{NEAR[0]:g} and {NEAR[1]:g}; above or below: all of it is outside; undecided: it lies across a border. The "
         "borders are ours, the paper gives no numbers. Bonuses are raw, each method's in a unit of its own."
     )
@@ -632,7 +632,7 @@ def gains_table() -> str:
 
 
 GAINS_NOTE = (
-    "Coverage in the paper's cells (%): mean under preset `paper-code` → mean under `curiax` [95 % bootstrap "
+    "Coverage in the paper's cells (%): mean under preset `paper-code` → mean under `curiax` [95 % "
     "interval]; below it the change, with the p value of a permutation test of equal means, corrected by Holm's method "
     "over the table."
 )

@@ -239,10 +239,11 @@ def test_what_is_a_repeat_and_what_is_the_next_step() -> None:
     assert bonus.seen == 8
 
 
-def test_only_asking() -> None:
-    """`record=False`: an evaluation changes nothing, memories and statistics included."""
-    bonus = copy(trained("ngu")[0])
-    before, asked = bits(bonus), steps(np.random.default_rng(5), 3, N)
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_only_asking_changes_nothing(method: str) -> None:
+    """`record=False`: an evaluation leaves memories, statistics and what waits for training as they were."""
+    bonus = copy(trained(method)[0])
+    before, asked = bits(bonus), steps(np.random.default_rng(5), 4, N)
     paid = bonus.reward(**asked, record=False)
     assert bits(bonus) == before
     assert np.array_equal(bonus.reward(**asked), paid)

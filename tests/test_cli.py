@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from curiax._errors import UsageError
 from curiax.cli import main
 from curiax.cli._arguments import seeds_from
 from curiax.cli.run import option
@@ -244,6 +246,25 @@ def test_reproduce_makes_table_and_figures(capsys: pytest.CaptureFixture[str]) -
     assert {path: path.read_bytes() for path in Path("suite").rglob("*") if path.is_file()} == before
     assert call("verify", "suite") == 0
     assert "0 differ" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("mnist", range(10)), ("noisy-tv", range(8)), ("mnist --seeds 3", range(3)), ("noisy-tv --seeds 2,5", (2, 5))],
+)
+def test_a_suite_has_its_own_number_of_seeds(line: str, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper has ten on MNIST."""
+    from curiax.experiments import reproduce
+
+    told: list[Any] = []
+
+    def stop(chosen: Any, *_: Any) -> Any:
+        told.extend(chosen)
+        raise UsageError("seen enough")
+
+    monkeypatch.setattr(reproduce, "train_suite", stop)
+    assert call("reproduce", *line.split(), "--quiet") == 2
+    assert {experiment.seeds for experiment in told} == {tuple(expected)}
 
 
 def test_suites_can_share_runs_under_their_own_labels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import re
 from pathlib import Path
@@ -19,7 +20,7 @@ from curiax.experiments.progress import headline
 from curiax.experiments.published import DESCRIBED, RATIO
 from curiax.experiments.registry import TASKS
 from curiax.experiments.suites import MNIST, PLAIN
-from curiax.report import ratio, samples, statistics
+from curiax.report import figures, ratio, samples, statistics
 from curiax.report.assemble import assemble, distinct
 from curiax.report.charts import left_curves, ratio_curves
 from curiax.report.claims import judge
@@ -27,6 +28,7 @@ from curiax.report.content import Content
 from curiax.report.publish import publish, verify
 from curiax.report.record import Heading, Record, condense
 from curiax.report.table import rows
+from curiax.report.words import OF_RATIOS
 
 HEADING = Heading("Two kinds", "A lead.", "mnist", "lbs", "curiax reproduce mnist")
 FULL = TASKS[MNIST].cls.budget
@@ -164,6 +166,18 @@ def test_claims_fail_and_stay_open_by_the_interval() -> None:
     assert lbs.comparisons.rows[0][-1].text == "other way"
 
 
+def test_a_claim_about_a_ratio_says_what_is_left_to_divide() -> None:
+    first, second = bonuses(1.0)
+    shares = [100 * np.mean(x[:, 45:].mean(1) / x[:, 0]) for x in (first, second)]
+    assert all(1 < share < 10 for share in shares)
+    (claim,) = [claim for claim in content(papers()).claims if "LBS" in claim.text]
+    assert claim.finding.endswith(f"; {shares[0]:.2g} % and {shares[1]:.2g} % of the two bonuses are left.")
+    nothing = compared_metrics(first, second, range(8), FULL // 50)
+    nothing = nothing.with_columns(**{"ratio/second": nothing["ratio/second"] * 0})
+    bare = condense(compared_manifest("lbs", range(8), 50), nothing)
+    assert [claim.finding for claim in content([bare]).claims if "left" in claim.finding] == []
+
+
 def test_claims_are_about_full_runs_of_the_methods_as_they_are() -> None:
     short = [made("lbs", 1.0, steps=512)]
     assert verdicts(short) == []
@@ -240,6 +254,42 @@ def test_publishing_leaves_every_file_and_no_word_of_coverage(
     assert "near 1" in told
 
 
+def test_ratios_can_be_read_off_the_picture_and_nothing_is_said_twice(tmp_path: Path) -> None:
+    """Numbers around 3.5 at the axis, the ideal named there, and one title where task and suite have the same."""
+    heading = Heading("Noisy MNIST", "A lead.", "mnist", "lbs", "curiax reproduce mnist")
+    publish(papers(rnd=3.5, icm=0.35), heading, tmp_path)
+    words = {
+        stem: re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "figures" / f"{stem}.svg").read_text())
+        for stem in ("ratio", "ratio-final")
+    }
+    for told in words.values():
+        assert {"0.4", "0.5", "2", "3"} <= set(told)
+        assert told.count("Noisy MNIST") == 1
+    assert "ideal 1" in words["ratio"]
+
+
+def test_an_interval_that_leaves_the_axis_has_an_arrowhead_there() -> None:
+    from matplotlib.figure import Figure
+
+    table = [row for row in rows([made("lbs", 1.0), made("icm", 2.0)], "s") if row.metric == RATIO]
+    wide = dataclasses.replace(table[0], ci_low=0.0, ci_high=100.0)
+    drawn = Figure().subplots()
+    drawn.set(xscale="log", xlim=figures.ratio_limits([wide, table[1]]))
+    figures.mark_cut(drawn, [(wide, 0, "red"), (table[1], 1, "blue")])
+    low, high = drawn.get_xlim()
+    assert 0.4 < low < min(wide.values)
+    assert max(table[1].values) < high < 4
+    heads = [(line.get_marker(), np.asarray(line.get_xdata())[0], line.get_color()) for line in drawn.get_lines()]
+    assert heads == [("<", low, "red"), (">", high, "red")]
+
+
+def test_lines_that_are_named_at_the_axis_share_one_colour_before_two_of_them_do() -> None:
+    few = content([made("lbs", 1.0, label=f"line {k}") for k in range(10)])
+    many = content([made("lbs", 1.0, label=f"line {k}") for k in range(11)])
+    for shown, count in ((few, 10), (many, 1)):
+        assert len(set(figures.bar_colours(shown, [line.label for line in shown.lines]).values())) == count
+
+
 def test_a_page_may_hold_both_kinds_of_tasks() -> None:
     finals = [90.0, 91.0, 92.0]
     car = condense(manifest(PLAIN, "lbs", range(3)), metrics(finals, range(3)))
@@ -253,3 +303,16 @@ def test_a_page_may_hold_both_kinds_of_tasks() -> None:
 
 def test_progress_tells_the_ratio() -> None:
     assert headline({"bonus/mean": np.array([3.0]), RATIO: np.array([1.0, 1.5])}, "cells") == "ratio 1.25"
+
+
+def test_tables_say_how_their_intervals_come_about() -> None:
+    """Three seeds: Student's t by the book, cut at 0, as the note says; the function itself cuts nothing."""
+    values = np.array([0.4, 1.04, 1.19])
+    half = 4.302652729911275 * values.std(ddof=1) / np.sqrt(3)
+    assert statistics.interval(values) == pytest.approx((values.mean() - half, values.mean() + half))
+    assert values.mean() - half < 0
+    assert ratio.interval(values) == pytest.approx((0.0, values.mean() + half))
+    shown = content([made("lbs", 1.0, seeds=3)])
+    assert OF_RATIOS in shown.ratios[0].note
+    assert "bootstrap from 5 seeds on, Student's t for 3 or 4" in OF_RATIOS
+    assert not [table for table in (*shown.ratios, *shown.statistics) if "bootstrap interval" in table.note]

@@ -140,3 +140,13 @@ def test_environments_are_filtered_along_time_and_apart(rollouts: list[Doubles])
     bonus[:, 1] = 1.0
     scale, _ = ReturnScale.start(3).scale(jnp.asarray(bonus), discount=0.9, clip=3.0, order="after")
     np.testing.assert_allclose(scale.total, [0.0, (1 - 0.9**40) / 0.1, 0.0], rtol=1e-5)
+
+
+def test_a_bonus_is_divided_by_one_number_and_not_replaced_by_its_returns(rollouts: list[Doubles]) -> None:
+    """What is paid has the bonus's own shape over time, and not that of its discounted sums."""
+    bonus = rollouts[0]
+    scale, paid = ReturnScale.start(3).scale(jnp.asarray(bonus, jnp.float32), discount=0.9, clip=1e9, order="after")
+    np.testing.assert_allclose(bonus / np.asarray(paid), np.full(bonus.shape, scale.deviation), rtol=1e-4)
+    totals = np.stack([sum(0.9 ** (t - k) * bonus[k] for k in range(t + 1)) for t in range(len(bonus))])
+    assert np.ptp(totals / np.asarray(paid)) > 1.0, "the data tell the two apart"
+    np.testing.assert_allclose(scale.deviation, totals.std(), rtol=1e-3)

@@ -22,8 +22,9 @@ def print_content(content: Content) -> None:
         print_table(table.caption, [table.header[k] or "method" for k in columns], lines)
     if content.tables:
         from ..report.table import TEST
+        from ..report.words import OF_COVERAGE
 
-        print(f"coverage (%): mean over seeds [95 % bootstrap interval]. {TEST}")
+        print(f"coverage (%): mean over seeds [95 % interval]. {OF_COVERAGE} {TEST}")
     for claim in content.claims:
         print(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
     for notice in content.notices:

@@ -28,6 +28,7 @@ def command_reproduce(args: list[str]) -> int:
     said = parse(reproduce_class(), args, "reproduce", text)
     launcher = choose(said.launcher, said.workers, said.address)
     suite = find_suite(said.suite)
+    said = said if said.seeds is not None else dataclasses.replace(said, seeds=str(suite.seeds))
     chosen = experiments(
         suite,
         methods=tuple(dict.fromkeys(said.methods)) or None,
@@ -75,9 +76,13 @@ def reproduce_class() -> type:
         (
             "seeds",
             Annotated[
-                str, arg("how many (8), or which (0,1,5 or 2000-2031); '2000-2031 ant-maze=8': other ones for a task")
+                str | None,
+                arg(
+                    "how many, or which (0,1,5 or 2000-2031); '2000-2031 ant-maze=8': other ones for a task; None: the "
+                    "suite's own number, 8 but for mnist, which has the paper's 10"
+                ),
             ],
-            "8",
+            None,
         ),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
         ("preset", Annotated[str | None, arg("paper-code (also for None), paper-text, clean or curiax")], None),

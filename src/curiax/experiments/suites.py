@@ -35,6 +35,8 @@ class Suite:
     variants: tuple[Variant, ...]
     #: The line that all others are compared with.
     reference: str = "lbs"
+    #: How many seeds where none are asked for.
+    seeds: int = 8
 
     @property
     def fixed(self) -> bool:
@@ -201,6 +203,7 @@ SUITES: dict[str, Suite] = {
             "LBS, Disagreement, ICM and RND on pictures of digits, where one kind of transition cannot be foreseen",
             (MNIST,),
             plainly("lbs", "disagreement", "icm", "rnd"),
+            seeds=10,
         ),
         Suite(
             "mnist-choices",

@@ -28,9 +28,9 @@ from .content import Cell, Claim, Content, Line, Notice, Panel, Table
 from .looks import look
 from .ratio_tables import ratio_statistics, ratio_tables
 from .record import Heading, Record
-from .samples import galleries
+from .samples import brief, galleries
 from .table import COLLAPSED, NOT_COLLAPSING, ROUNDED, TEST, VERDICTS, Row, fallen, in_brackets
-from .words import bracketed, chance, number, seed_text, task_title
+from .words import BRACKETS, OF_COVERAGE, bracketed, chance, number, seed_text, task_title
 
 TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
 #: Where there are so few cells, visiting all of them is the goal, and how soon it is reached the measure.
@@ -196,15 +196,16 @@ def result_tables(
     if metric is None:
         return ()
     found = {(row.task, row.method, row.metric): row for row in table}
-    note = f"{metric_title(metric).capitalize()} (%), mean over seeds [95 % bootstrap interval]"
+    note = f"{metric_title(metric).capitalize()} (%), mean over seeds [95 % interval]"
     test = f"{TEST} {ROUNDED}" if any(row.paper is not None and row.paper_words for row in table) else TEST
     tables = []
     if len(tasks) > 1:
         lines = [(Cell(label), *(side_by_side(found.get((task, label, metric))) for task in tasks)) for label in labels]
         header = ("", *(task_title(task) for task in tasks))
-        told = f"{note}; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above it, ▼ below it. {test}"
+        signs = "✓ agrees with the paper, ▲ above it, ▼ below it"
+        told = f"{note}; in parentheses the paper's mean. {signs}. {OF_COVERAGE} {test}"
         tables.append(Table("All tasks", header, tuple(lines), told))
-    below = f"{note}, as above." if tables else f"{note}. {test}"
+    below = f"{note}, as above." if tables else f"{note}. {OF_COVERAGE} {test}"
     return (*tables, *(task_table(records, found, task, labels, metric, below) for task in tasks))
 
 
@@ -347,7 +348,7 @@ def statistics_table(records: Sequence[Record], task: str, metric: str, referenc
         f"under the curve ÷ steps. Steps: median over seeds to that share {of_what}, with how many seeds reached it. "
         + (f"P: chance that a run of the line beats a run of {reference}, ties counting half. " if base else "")
         + (f"Collapsed: ended below {COLLAPSED:g} %, with the seeds. " if collapsing else "")
-        + "Brackets: 95 % bootstrap intervals (of means studentised, of IQM and P percentile)."
+        + f"Brackets: 95 % intervals, not cut; {BRACKETS}."
         + (" No interval knows of a collapse that did not happen in these runs." if collapsing else "")
     )
     return Table(task_title(task), header, tuple(lines), note)
@@ -419,11 +420,21 @@ def ratio_claim(records: Sequence[Record], judged: judging.Judged) -> Claim:
         span = bracketed(o.left, o.interval, 2)
         wanted = f"{ratio.NEAR[0]:g} to {ratio.NEAR[1]:g}" if o.comparison.claim == "near" else f"above {o.right:g}"
         lines.append((Cell(o.comparison.left.describe()), Cell(span), Cell(wanted), Cell(*outcome_text(o))))
-        told.append(f"the ratio is {span}, claimed: {wanted}")
+        told.append(f"the ratio is {span}, claimed: {wanted}{bonus_left(records, o.comparison.left)}")
     finding = "; ".join(told) + lost_seeds(records, judged)
     table = Table("Intervals", ("", "ratio [95 % interval]", "claimed", ""), tuple(lines), judging.RATIO_TEST)
     text = f"{finding[0].upper()}{finding[1:]}."
     return Claim(judged.claim.text, judged.claim.source, judged.verdict, text, table)
+
+
+def bonus_left(records: Sequence[Record], side: judging.Side | judging.Mark) -> str:
+    """What is left of both bonuses, without which their ratio says little; nothing where one began with none."""
+    for record in records:
+        if isinstance(side, judging.Side) and (record.label, record.task) == (side.label, side.task):
+            shares = [float(ratio.left(record, kind).mean()) for kind in ratio.KINDS]
+            if np.isfinite(shares).all():
+                return f"; {brief(shares[0])} % and {brief(shares[1])} % of the two bonuses are left"
+    return ""
 
 
 def lost_seeds(records: Sequence[Record], judged: judging.Judged) -> str:

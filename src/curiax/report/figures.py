@@ -17,6 +17,10 @@ from .ratio import NEAR
 
 #: Above so many lines curves can no longer be told apart, and only the final values are drawn.
 MOST_CURVES = 9
+#: Above so many lines colours would come twice; where each line has its name beside it, all then have this one.
+MOST_COLOURS, ONE_COLOUR = 10, "#0072B2"
+#: How far beyond the outermost run an axis of ratios reaches for the sake of an interval.
+REACH = 1.6
 #: Walls: a calm grey that is on no colour scale; paler is where nobody went.
 WALL, NOWHERE = "#6b7480", "#eeeeee"
 STYLE: Any = {
@@ -88,6 +92,18 @@ def titles(content: Content) -> dict[str, str]:
     return {panel.name: panel.title for panel in content.panels}
 
 
+def panel_title(content: Content, task: str) -> str:
+    """A task's title above its panel; nothing where the whole figure is called the same."""
+    title = titles(content)[task]
+    return "" if title == content.title else title
+
+
+def bar_colours(content: Content, labels: Sequence[str]) -> dict[str, str]:
+    """The colour of each line in a chart that names every line at its axis."""
+    look = looks(content)
+    return {label: ONE_COLOUR if len(labels) > MOST_COLOURS else look[label]["color"] for label in labels}
+
+
 def curves(content: Content, quantity: Curves, stem: Path) -> None:
     """Mean over training with a 95 % band over seeds, a panel for each task."""
     tasks, look = tasks_of(quantity), looks(content)
@@ -96,7 +112,7 @@ def curves(content: Content, quantity: Curves, stem: Path) -> None:
             shown = [series for series in quantity.series if series.task == task]
             for series in shown:
                 draw_series(axis, series, look[series.label])
-            axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
+            axis.set_title(panel_title(content, task), loc="left", fontsize=11, fontweight="bold")
             axis.set_xlabel("environment steps (thousands)")
             axis.set_ylim(0, quantity.top if quantity.top is None else roomy(quantity.top, quantity.series))
             axis.set_xlim(0, max(max(series.steps) for series in shown) / 1000)
@@ -104,7 +120,7 @@ def curves(content: Content, quantity: Curves, stem: Path) -> None:
             label_ends(axis, shown, look)
         axes[0][0].set_ylabel(f"{quantity.title} ({quantity.unit})")
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+        figure.supxlabel("mean over seeds, band: 95 % interval", x=0.01, ha="left", fontsize=8, color="#555")
 
 
 def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
@@ -130,11 +146,11 @@ def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
             limits = [axis.get_ylim() for axis in alike]
             for axis in alike:
                 axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-                round_ticks(axis.yaxis)
+                round_ticks(axis.yaxis, drawn.ideal)
         for axis, (shown, task) in zip(axes[0], panels, strict=True):
             label_ends(axis, [series for series in shown.series if series.task == task], look)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        figure.supxlabel("mean over seeds, band: 95 % bootstrap interval", x=0.01, ha="left", fontsize=8, color="#555")
+        figure.supxlabel("mean over seeds, band: 95 % interval", x=0.01, ha="left", fontsize=8, color="#555")
 
 
 def tasks_of(quantity: Curves) -> list[str]:
@@ -143,25 +159,33 @@ def tasks_of(quantity: Curves) -> list[str]:
 
 
 def draw_ideal(axis: Any, value: float) -> None:
-    """A line across, and what it is."""
+    """A line across; its name is at the axis, where no curve is (`round_ticks`)."""
     axis.axhline(value, color="#555555", linewidth=1.0, linestyle=(0, (5, 3)), zorder=1)
-    place = {"xy": (0.99, value), "xycoords": axis.get_yaxis_transform(), "textcoords": "offset points"}
-    axis.annotate("ideal", xytext=(0, -9), ha="right", fontsize=8, color="#555555", **place)
     low, high = axis.get_ylim()
     axis.set_ylim(min(low, 0.92 * value), max(high, 1.08 * value))
 
 
-def round_ticks(axis: Any) -> None:
-    """Plain numbers on a logarithmic axis: powers of ten where there are several, else also 2 and 5 times them."""
+def round_ticks(axis: Any, ideal: float | None = None) -> None:
+    """Plain numbers on a logarithmic axis, as many as have room; beside the ideal one what it is."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     decades = np.log10(high / low)
     factors = (
-        (1.0,) if decades >= 3 else (1.0, 2.0, 5.0) if decades >= 0.8 else (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0, 8.0)
+        (1.0,)
+        if decades >= 3
+        else (1.0, 2.0, 5.0)
+        if decades >= 1.7
+        else (1.0, 2.0, 3.0, 4.0, 5.0)
+        if decades >= 0.8
+        else (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
     )
+
+    def name(value: float, _: Any) -> str:
+        return f"ideal {value:g}" if ideal is not None and np.isclose(value, ideal) else f"{value:g}"
+
     axis.set_major_locator(LogLocator(subs=factors, numticks=20))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(name))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -219,14 +243,14 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
     own = [row for row in rows if row.metric == metric]
     labels = [line.label for line in content.lines]
     tasks = [panel.name for panel in content.panels if panel.name in {row.task for row in own}]
-    look = looks(content)
-    size = (3.6 * len(tasks) + 2.0, 0.3 * len(labels) + 1.5)
+    colours = bar_colours(content, labels)
+    size = (3.6 * len(tasks) + 2.0, 0.34 * len(labels) + 1.5)
     with canvas(stem, (1, len(tasks)), size, sharey=True, sharex=True) as (figure, axes):
         for axis, task in zip(axes[0], tasks, strict=True):
             for row in own:
                 if row.task == task:
-                    draw_final(axis, row, labels.index(row.method), look[row.method]["color"])
-            axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
+                    draw_final(axis, row, labels.index(row.method), colours[row.method])
+            axis.set_title(panel_title(content, task), loc="left", fontsize=11, fontweight="bold")
             axis.set_xlabel("final coverage (%)")
             highest = max(value for row in own for value in row.values)
             axis.set_xlim(0, max(100.0, highest) + (2.0 if highest > 98 else 0.0))
@@ -234,7 +258,7 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].invert_yaxis()
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        note = "dots: runs; bar: mean and 95 % bootstrap interval"
+        note = "dots: runs; bar: mean and 95 % interval"
         note += "; diamond: the paper's mean" if any(row.paper is not None for row in own) else ""
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
 
@@ -243,25 +267,50 @@ def ratio_final(content: Content, rows: Sequence[Any], stem: Path) -> None:
     """The ratio of every line in the end with its interval, and what counts as near 1, a panel for each task."""
     own = [row for row in rows if row.metric == RATIO]
     labels = [line.label for line in content.lines if line.label in {row.method for row in own}]
-    tasks, look = list(dict.fromkeys(row.task for row in own)), looks(content)
-    size = (5.2 * len(tasks) + 2.0, 0.3 * len(labels) + 1.7)
+    tasks, colours = list(dict.fromkeys(row.task for row in own)), bar_colours(content, labels)
+    size = (5.2 * len(tasks) + 2.0, 0.34 * len(labels) + 1.7)
     with canvas(stem, (1, len(tasks)), size, sharey=True, sharex=True) as (figure, axes):
         for axis, task in zip(axes[0], tasks, strict=True):
             axis.axvspan(*NEAR, color="#e3f4ea", linewidth=0, zorder=0)
             axis.axvline(1.0, color="#555555", linewidth=1.0, linestyle=(0, (5, 3)), zorder=1)
             for row in own:
                 if row.task == task:
-                    draw_final(axis, row, labels.index(row.method), look[row.method]["color"])
-            axis.set_xscale("log")
-            axis.set_title(titles(content)[task], loc="left", fontsize=11, fontweight="bold")
+                    draw_final(axis, row, labels.index(row.method), colours[row.method])
+            axis.set(xscale="log", xlim=ratio_limits(own))
+            mark_cut(axis, [(row, labels.index(row.method), colours[row.method]) for row in own if row.task == task])
+            axis.set_title(panel_title(content, task), loc="left", fontsize=11, fontweight="bold")
             axis.set_xlabel("ratio of the bonuses in the end")
             round_ticks(axis.xaxis)
             axis.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].set_ylim(len(labels) - 0.5, -0.5)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        note = f"dots: runs; bar: mean and 95 % bootstrap interval; green: near 1, {NEAR[0]:g} to {NEAR[1]:g}"
+        note = f"dots: runs; bar: mean and 95 % interval; green: near 1, {NEAR[0]:g} to {NEAR[1]:g}"
+        note += "; arrowhead: the interval goes on" if any(cut(axes[0][0], row) for row in own) else ""
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def ratio_limits(rows: Sequence[Any]) -> tuple[float, float]:
+    """The ends of an axis that shows every run, and of intervals what does not lie far from all runs."""
+    runs = [value for row in rows for value in row.values if value > 0] + [*NEAR]
+    ends = [end for row in rows for end in (row.ci_low, row.ci_high) if end] + runs
+    return max(min(ends), min(runs) / REACH) / 1.08, min(max(ends), max(runs) * REACH) * 1.08
+
+
+def cut(axis: Any, row: Any) -> str:
+    """At which ends of the axis a row's interval goes on beyond it: `<`, `>`, both or none."""
+    if row.ci_low is None:
+        return ""
+    low, high = axis.get_xlim()
+    return ("<" if row.ci_low < low else "") + (">" if row.ci_high > high else "")
+
+
+def mark_cut(axis: Any, drawn: Sequence[tuple[Any, int, str]]) -> None:
+    """An arrowhead at the end of the axis for each interval that goes on beyond it."""
+    ends = dict(zip("<>", axis.get_xlim(), strict=True))
+    for row, height, colour in drawn:
+        for head in cut(axis, row):
+            axis.plot([ends[head]], [height], head, color=colour, markersize=8, clip_on=False)
 
 
 def samples(content: Content, shown: Gallery, stem: Path) -> None:
@@ -312,12 +361,16 @@ def pixels(address: str) -> np.ndarray:
 
 def draw_final(axis: Any, row: Any, height: int, colour: str) -> None:
     """One line of the chart."""
-    # Spread by a fixed pattern, not by chance: the same runs give the same picture.
-    spread = 0.22 * np.sin(2.4 * np.arange(len(row.values)))
-    axis.plot(row.values, height + spread, ".", color=colour, alpha=0.3, markersize=5, markeredgewidth=0)
+    # Above and below the bar by a fixed pattern, not by chance: the same runs give the same picture.
+    count = np.arange(len(row.values))
+    spread = np.where(count % 2, 1, -1) * (0.25 + 0.09 * np.sin(2.4 * count))
     if row.ci_low is not None:
-        axis.plot([row.ci_low, row.ci_high], [height, height], color=colour, linewidth=3, solid_capstyle="butt")
-    axis.plot([row.mean], [height], "|", color=colour, markersize=13, markeredgewidth=2.5)
+        # Zero has no place on a logarithmic axis; what lies beyond its end is cut there.
+        ends = [max(row.ci_low, 1e-12), row.ci_high]
+        axis.plot(ends, [height, height], color=colour, linewidth=2.5, solid_capstyle="butt")
+    axis.plot([row.mean], [height], "|", color=colour, markersize=10, markeredgewidth=2.5)
+    dots = {"alpha": 0.65, "markersize": 4.5, "markeredgewidth": 0.4, "markeredgecolor": "white"}
+    axis.plot(row.values, height + spread, "o", color=colour, zorder=3, **dots)
     if row.paper is not None:
         axis.plot([row.paper], [height], "D", color="white", markeredgecolor="black", markersize=5.5)
 

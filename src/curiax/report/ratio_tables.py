@@ -12,7 +12,7 @@ from .content import Cell, Table
 from .record import Record
 from .samples import brief
 from .table import Row, in_brackets
-from .words import bracketed, task_title
+from .words import BRACKETS, OF_RATIOS, bracketed, task_title
 
 PLACES = {
     "near 1": ("good", "the whole interval is near 1"),
@@ -54,10 +54,10 @@ def ratio_table(records: Sequence[Record], found: dict[Any, Row], task: str, kin
         )
     note = (
         f"Mean bonus of {kinds[0]} ÷ mean bonus of {kinds[1]}: of each seed the mean over the last tenth of training, "
-        f"then the mean over seeds [95 % bootstrap interval]. The ideal is 1, and what counts is the distance from it, "
+        f"then the mean over seeds [95 % interval]. The ideal is 1, and what counts is the distance from it, "
         f"not which ratio is higher. Near 1: the whole interval is between {ratio.NEAR[0]:g} and {ratio.NEAR[1]:g}; "
         f"above, below: all of it is outside; undecided: it lies across a border. The paper gives no numbers, so these "
-        f"borders are ours."
+        f"borders are ours. {OF_RATIOS}"
     )
     header = ("", "ratio in the end", "paper", "verdict", "runs near 1", "lowest and highest run")
     return Table(f"{task_title(task)}: bonus of {divided(kinds)}", header, tuple(lines), note)
@@ -76,7 +76,7 @@ def bonus_table(records: Sequence[Record], found: dict[Any, Row], task: str, kin
     header = ("", *(f"{kind}: {part}" for kind in kinds for part in ("start", "end", "left")))
     note = (
         "Mean raw bonus of each kind of transitions in the first rollout and over the last tenth of training, mean "
-        "over seeds; left: end ÷ start of each seed, mean [95 % bootstrap interval]. Every method has a unit of its "
+        "over seeds; left: end ÷ start of each seed, mean [95 % interval]. Every method has a unit of its "
         "own. A ratio of 1 means more where something is left to be paid."
     )
     return Table(f"{task_title(task)}: the bonuses themselves", header, tuple(lines), note)
@@ -119,6 +119,6 @@ def ratio_statistics_table(records: Sequence[Record], task: str, reference: str)
         "IQM: mean of the middle half of the seeds. Distance from 1: |ln ratio| of each seed, mean; 0.22 is a quarter "
         "more for one kind, 0.69 twice as much. "
         + (f"P: chance that a run of the line ends closer to 1 than a run of {reference}. " if base else "")
-        + "Brackets: 95 % bootstrap intervals."
+        + f"Brackets: 95 % intervals; {BRACKETS}."
     )
     return Table(f"{task_title(task)}: ratio in the end", header, tuple(lines), note)

@@ -24,6 +24,8 @@ RESAMPLES = 4999
 PERMUTATIONS = 9999
 #: The fewest values that get an interval: two say next to nothing about their own spread.
 FEWEST = 3
+#: From so many values on the mean's interval is a bootstrap's; fewer have too few different resamples.
+BOOTSTRAPPED = 5
 #: Studentised resamples of tied values divide by (nearly) nothing; critical values stop at so many times Student's.
 CAP = 2.0
 
@@ -46,8 +48,8 @@ def interval(
     n < 8, and from 8 on the percentile bootstrap with its tails expanded for the few values kept (Hesterberg, "What
     Teachers Should Know About the Bootstrap", 2015): with half of the values trimmed, a bootstrap-t is several times
     wider for the same coverage.
-    `tests/test_statistics.py` measures the coverage that decided this. Limits may lie outside a bounded metric's range:
-    they are not clipped."""
+    `tests/test_statistics.py` measures the coverage that decided this. Limits may lie outside a bounded metric's range.
+    They are not cut here: `table.possible` and `ratio.interval` do so for what tables and figures show."""
     data = _numbers("interval", values)
     if statistic not in ("mean", "iqm"):
         raise ValueError(f'interval: the statistic must be "mean" or "iqm"; got {statistic!r}.')
@@ -367,7 +369,7 @@ def _of_mean(scaled: np.ndarray, level: float, seed: int) -> tuple[np.ndarray, n
     size = scaled.shape[1]
     error = scaled.std(axis=1, ddof=1) / np.sqrt(size)
     student = float(t.ppf((1 + level) / 2, size - 1))
-    if size < 5:
+    if size < BOOTSTRAPPED:
         return -student * error, student * error
     weights = _resamples(size, "mean", seed)
     means = scaled @ weights
