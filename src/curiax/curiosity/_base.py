@@ -38,6 +38,8 @@ class AbstractCuriosity(eqx.Module):
     nonnegative: ClassVar[bool] = False
     #: True when all transitions of a batch must see the same random draw (a Bayesian network's weights).
     shares_key: ClassVar[bool] = False
+    #: True if `reward` itself leaves the memory as it is where `t.valid` is False: spares a large memory a copy.
+    spares_memory: ClassVar[bool] = False
 
     @abc.abstractmethod
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
@@ -140,7 +142,8 @@ def score(
             # What was infinite before may be so on purpose.
             harmless = jax.tree.map(lambda new, old: within(new, LIMIT) | ~within(old, LIMIT), after, memory)
             kept &= all_within(bonus) & jax.tree.reduce(lambda fine, leaf: fine & jnp.all(leaf), harmless, True)
-        after = jax.tree.map(lambda new, old: jnp.where(kept, new, old), after, memory)
+        if mask or not model.spares_memory:
+            after = jax.tree.map(lambda new, old: jnp.where(kept, new, old), after, memory)
         memory = jax.tree.map(lambda cut, full: jnp.where(t.ended, cut, full), model.forget(after), after)
         return memory, jnp.where(t.valid, bonus, 0.0)
 

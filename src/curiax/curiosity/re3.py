@@ -53,6 +53,7 @@ class RE3(AbstractCuriosity):
   year      = {2021}
 }"""
     nonnegative: ClassVar[bool] = True
+    spares_memory: ClassVar[bool] = True
 
     target: Target
     encoder: Frozen[MLP]
@@ -102,8 +103,9 @@ class RE3(AbstractCuriosity):
         distances = jnp.where(jnp.arange(self.capacity) < memory.written, distances, jnp.inf)
         distance = jnp.sqrt(smallest(distances, self.neighbours))
         bonus = jnp.where(memory.written >= self.neighbours, jnp.log1p(distance), 0.0)
-        entries = memory.entries.at[memory.written % self.capacity].set(y)
-        return RE3Memory(entries, memory.written + 1), bonus
+        slot = memory.written % self.capacity
+        entries = memory.entries.at[slot].set(jnp.where(t.valid, y, memory.entries[slot]))
+        return RE3Memory(entries, memory.written + t.valid), bonus
 
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
         return jnp.zeros(()), {}

@@ -176,6 +176,10 @@ def invalid_steps(case: MethodCase) -> None:
     poisoned = eqx.tree_at(lambda t: t.next_obs, hidden, hidden.next_obs.at[2].set(jnp.nan))
     memory, bonus = case.score(hidden)
     demand((bonus[2] == 0).all(), f"{case.name} pays a bonus for steps marked invalid.")
+    no = jnp.zeros_like(valid)
+    nothing = eqx.tree_at(lambda t: (t.valid, t.terminated, t.truncated), case.steps, (no, no, no))
+    still = zip(jax.tree.leaves(case.score(nothing)[0]), jax.tree.leaves(start_memory(case.model, N)), strict=True)
+    demand(all(np.array_equal(a, b) for a, b in still), f"{case.name} remembers steps marked invalid.")
     poisoned_memory, poisoned_bonus = case.score(poisoned)
     untouched = close(bonus, poisoned_bonus) and all(
         close(a, b) for a, b in zip(jax.tree.leaves(memory), jax.tree.leaves(poisoned_memory), strict=True)
