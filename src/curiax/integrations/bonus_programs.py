@@ -18,6 +18,7 @@ from .._sound import all_within
 from .._stats import Moments
 from .._types import PRNGKey, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, score
+from ..train.devices import compiler_options
 from . import spaces
 from .spaces import Actions, Observations
 
@@ -130,8 +131,9 @@ class Programs(NamedTuple):
 def programs(frame: Frame) -> Programs:
     """The compiled functions of a frame; equal frames share them."""
     settings = frame.learner.settings
+    compiled = functools.partial(jax.jit, compiler_options=compiler_options(jax.devices()[0]))
 
-    @jax.jit
+    @compiled
     def pay(arrays: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
         state = frame.whole(arrays)
         moments = state.learner.scale.moments
@@ -167,7 +169,7 @@ def programs(frame: Frame) -> Programs:
         )
         return replace(state, model=model, calibrated=jnp.ones((), bool))
 
-    @jax.jit
+    @compiled
     def train(
         arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
     ) -> tuple[list[Array], tuple[dict[str, Array], Bool[Array, ""]]]:
@@ -191,7 +193,7 @@ def programs(frame: Frame) -> Programs:
         told = {name: value for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
         return arrays_of(state), (told, learnt)
 
-    @jax.jit
+    @compiled
     def calibrate(arrays: list[Array], obs: Array, where: Array) -> list[Array]:
         return arrays_of(standardised(frame.whole(arrays), frame.observations.seen(obs), where))
 
