@@ -257,8 +257,9 @@ def test_actions_can_be_checked_alone() -> None:
     with pytest.raises(UsageError, match=r"action: 3 lies outside Discrete\(3\) \(at environment 1\)"):
         bonus.check_action([0, 3, 2, 0])
     bonus.check_action([0, 3, 2, 0], valid=[True, False, True, True])
-    with pytest.raises(UsageError, match=r"action: shape \[4, 1\]; expected \[4\] for one step"):
-        bonus.check_action([[0], [1], [2], [0]])
+    for wrong in ([[0], [1], [2], [0]], [[0, 1, 2, 0]] * 4, 1):
+        with pytest.raises(UsageError, match=r"action: shape \[.*\]; expected \[4\], an element of Discrete\(3\)"):
+            bonus.check_action(wrong)
     assert bonus.seen == 0
 
 
@@ -269,9 +270,18 @@ def test_values_that_no_call_could_use() -> None:
         with pytest.raises(UsageError, match="path = 5: give a file's path"):
             call(5)  # pyright: ignore[reportArgumentType]
     bright = Bonus("rnd", spaces.Box(0.0, 1.0, (8, 8, 1)), spaces.Discrete(2), num_envs=1)
-    picture = np.full((1, 8, 8, 1), 255.0)
-    with pytest.raises(UsageError, match=r"obs: a pixel of 255 lies outside Box\(0.0, 1.0"):
-        bright.reward(picture, [0], picture, [False], [False])
+    for kind in (np.float32, np.uint8, np.int64):
+        picture = np.full((1, 8, 8, 1), 255, kind)
+        with pytest.raises(UsageError, match=r"obs: a pixel of 255 lies outside Box\(0.0, 1.0"):
+            bright.reward(picture, [0], picture, [False], [False])
+        with pytest.raises(UsageError, match="obs: a pixel of 255 lies outside"):
+            bright.calibrate(picture)
+    dark = Bonus("rnd", spaces.Box(0, 100, (8, 8, 1), np.uint8), spaces.Discrete(2), num_envs=1)
+    with pytest.raises(UsageError, match="obs: a pixel of 255 lies outside"):
+        dark.calibrate(np.full((1, 8, 8, 1), 255, np.uint8))
+    far = made("rnd", spaces.Box(-np.inf, np.inf, (3,)))
+    with pytest.raises(UsageError, match="obs: holds NaN, infinity or a value beyond 1e10"):
+        far.reward(np.full((4, 3), 2**62), np.zeros((4, 2)), np.zeros((4, 3)), np.zeros(4), np.zeros(4))
 
 
 def test_seed_decides() -> None:

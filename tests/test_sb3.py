@@ -322,6 +322,26 @@ def test_evaluation_leaves_the_bonus_alone() -> None:
     np.testing.assert_array_equal(evaluated.step(np.zeros((1, 1), np.float32))[1], [10.0])
 
 
+def test_episodes_end_where_training_was_off() -> None:
+    """What happened meanwhile is not known, so what is remembered of the episode goes."""
+    curious = CuriousVecEnv(
+        DummyVecEnv([Clock] * 2), Bonus("ride", SEEN, FORCE, num_envs=2, learner=LEARNER, horizon=4)
+    )
+    curious.reset()
+    curious.step(np.zeros((2, 1), np.float32))
+    assert curious.bonus.state.learner.memory.written.tolist() == [1, 1]
+    curious.training = False
+    curious.step(np.zeros((2, 1), np.float32))
+    curious.training = True
+    assert curious.bonus.state.learner.memory.written.tolist() == [0, 0]
+    with pytest.raises(UsageError, match="training = 'no': must be True or False"):
+        curious.training = "no"
+    for wrong in (np.zeros((2, 2, 1)), np.zeros((3, 1)), np.full((2, 1), 7.0)):
+        with pytest.raises(UsageError, match="action: "):
+            curious.step(wrong)
+    assert curious.get_attr("time") == [2, 2]
+
+
 def test_environments_can_be_reached_through_it() -> None:
     venv = curious()
     venv.seed(3)

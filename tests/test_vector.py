@@ -165,6 +165,8 @@ def test_a_refused_step_has_not_happened() -> None:
     with pytest.raises(UsageError, match="next_obs: holds NaN"):
         envs.step(np.array([0, 0]))
     clocks[0]._seen = show
+    with pytest.raises(UsageError, match="obs: holds NaN"):
+        envs.step(np.array([0, 0]))
     envs.reset()
     envs.step(np.array([0, 0]))
     kept = envs.bonus.waiting_steps()
@@ -218,3 +220,10 @@ def test_refusals() -> None:
     liar.step(np.zeros(N, int))
     with pytest.raises(UsageError, match=r"infos\['final_obs'\] has no last observation of environments \[0\]"):
         liar.step(np.zeros(N, int))
+    with pytest.raises(UsageError, match=r"has no last observation of environments \[1\]"):
+        liar.step(np.zeros(N, int))
+    liar.step(np.zeros(N, int))
+    # What came before the steps that were refused and what came after them make no transition.
+    kept = good.waiting_steps()
+    assert kept["obs"][:, 0, 1:].tolist() == [[0, 0], [1, 0]]
+    assert kept["next_obs"][:, 0, 1:].tolist() == [[0, 1], [1, 1]]

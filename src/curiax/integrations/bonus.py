@@ -183,8 +183,9 @@ class Bonus:
         """The bonus of one step of all environments `[N]`, or of a rollout `[T, N]`; float32 of the same leading axes.
 
         Nothing is trained. The transitions are kept for `update`, and methods with an episodic memory remember them.
-        Asked the same again, it answers the same and counts it once. Only where a single step asked about again could
-        as well be the next one (every episode had ended or stands still) it is taken for that; `record=False` never is.
+        Asked the last question again, it answers the same and counts it once. Only where a single step could as well be
+        the next one (every episode had ended or stands still) it is taken for that. A rollout never is, and nothing
+        with `record=False`.
 
         Args:
             obs: observations that were acted on, as the environment gives them.
@@ -199,7 +200,7 @@ class Bonus:
             raise UsageError(f"record = {record!r}: must be True or False.")
         steps, lead = self._read(obs, action, next_obs, terminated, truncated, valid)
         last = self._asked
-        # A whole rollout does not happen twice; a single step may, where nothing moves or an episode has one step.
+        # A single step may happen twice: where nothing moves, or an episode has one step. A rollout hardly does.
         if last is not None and last.steps.same(steps) and (steps.length > 1 or not last.steps.goes_on(steps)):
             return last.paid.reshape(lead).copy()
         memory, raw, paid = self._pay(steps)
@@ -210,10 +211,14 @@ class Bonus:
         return paid.reshape(lead).copy()
 
     def check_action(self, action: Any, *, valid: Any = None) -> None:
-        """Refuse the actions that `reward` would refuse: to be called before an environment carries them out."""
-        array = spaces.steps_of("action", action, self.action_space, self.num_envs)
-        lead = array.shape[: array.ndim - len(self.action_space.shape or ())]
-        self._actions.read("action", array, self._there(valid, lead))
+        """Refuse the actions of one step that `reward` would refuse: for before an environment carries them out."""
+        array, shape = spaces.array_of("action", action), (self.num_envs, *(self.action_space.shape or ()))
+        if array.shape != shape:
+            raise UsageError(
+                f"action: shape {list(array.shape)}; expected {list(shape)}, an element of {self.action_space} for "
+                "each environment."
+            )
+        self._actions.read("action", array, self._there(valid, shape[:1]))
 
     def update(self) -> dict[str, float]:
         """Train on everything seen since the last update; what the method reports of it, as its loss.

@@ -68,16 +68,26 @@ class CuriousVecEnv(VecEnvWrapper):
                 f"venv = {venv!r}: give a VecEnv of Stable-Baselines3, as make_vec_env returns; for Gymnasium's vector "
                 "environments there is curiax.CuriousVectorEnv."
             )
-        if not isinstance(training, bool):
-            raise UsageError(f"training = {training!r}: must be True or False.")
         # Evaluation may have another number of environments: the bonus is not asked there.
         envs = venv.num_envs if training or not isinstance(bonus, Bonus) else bonus.num_envs
         refuse_other_spaces(envs, venv.observation_space, venv.action_space, bonus)
         super().__init__(venv)
-        self.bonus, self.training = bonus, training
+        self.bonus, self._training = bonus, flag("training", training)
         self.weight, self.extrinsic_weight = finite("weight", weight), finite("extrinsic_weight", extrinsic_weight)
         self._obs: np.ndarray | None = None
         self._actions: np.ndarray | None = None
+
+    @property
+    def training(self) -> bool:
+        """Whether the bonus is asked and told anything."""
+        return self._training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if flag("training", value) and not self._training:
+            refuse_other_spaces(self.num_envs, self.observation_space, self.action_space, self.bonus)
+            self.bonus.forget()  # it has not seen how the episodes went on
+        self._training = value
 
     def reset(self) -> Any:
         """Begin episodes in all environments."""
@@ -120,6 +130,13 @@ class CuriousVecEnv(VecEnvWrapper):
         """Put back what `save` wrote, as `Bonus.restore`; episodes that are under way count as broken off."""
         self.bonus.restore(path)
         self.bonus.forget()
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that only counts as either."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} = {value!r}: must be True or False.")
+    return value
 
 
 class UpdateBonus(BaseCallback):

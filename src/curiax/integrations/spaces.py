@@ -61,8 +61,8 @@ def place(wrong: np.ndarray, lead: int) -> str:
 
 def refuse_unsound(what: str, array: np.ndarray, lead: int) -> None:
     """Refuse NaN, infinity and values beyond all bounds."""
-    if array.dtype.kind == "f":
-        sound = np.abs(array) < HUGE
+    if array.dtype.kind in "fiu":
+        sound = (array > -HUGE) & (array < HUGE)
         if not sound.all():
             raise UsageError(f"{what}: holds {FROM_OUTSIDE} (at {place(~sound, lead) or 'its only entry'}).")
 
@@ -160,13 +160,13 @@ class Observations:
                 f"{what}: images of {array.dtype}, where {self.space} has bytes (uint8, 0 to 255): give them as they "
                 "come from the environment, not scaled."
             )
-        if array.dtype != np.uint8:
+        bytes_ = self.space.dtype == np.uint8
+        if not (bytes_ and array.dtype == np.uint8):
             array = np.where(spread(valid, array), array, 0)
             refuse_unsound(what, array, valid.ndim)
-            if self.kind == "image":
-                self._refuse_outside(what, array, valid)
-            array = array.astype(np.float32)
-        return array
+        if self.kind == "image" and not (bytes_ and self.any_byte):
+            self._refuse_outside(what, array, valid)
+        return array if array.dtype == np.uint8 and bytes_ else array.astype(np.float32)
 
     def _refuse_outside(self, what: str, images: np.ndarray, valid: np.ndarray) -> None:
         """Refuse images beyond the bounds that they are scaled by: bytes, most often, where the space is of 0 to 1."""
@@ -179,6 +179,12 @@ class Observations:
                 f"{what}: a pixel of {images[outside][0]:g} lies outside {self.space} (at {at}); "
                 "give images as the environment does, or make the Bonus with their space."
             )
+
+    @cached_property
+    def any_byte(self) -> bool:
+        """Of images: whether the bounds are those of bytes, so that none can be outside."""
+        low, high = self.bounds
+        return bool((low == 0).all() and (high == 255).all())
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:

@@ -90,10 +90,10 @@ class CuriousVectorEnv(VectorWrapper):
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         ended = np.asarray(terminated, bool) | np.asarray(truncated, bool)
         reached = np.array(obs)
+        # First: whatever is refused of this step, the environments have moved.
+        before, self._obs, self._ended = self._obs, reached.copy(), ended
         if self.mode is AutoresetMode.SAME_STEP and ended.any():
             reached = with_final(reached, infos, ended)
-        # First: whatever the bonus refuses of it, the environments have moved.
-        before, self._obs, self._ended = self._obs, np.array(obs), ended
         intrinsic = self.bonus.reward(before, actions, reached, terminated, truncated, valid=~filler)
         # Counted by what waits, which is saved with the bonus.
         if self.update_every is not None and self.bonus.seen >= self.update_every * self.num_envs:
