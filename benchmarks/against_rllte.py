@@ -9,8 +9,11 @@ Both have four members in their ensembles and show each of them every sample. Bu
 minibatch, Curiax all of them: `disagreement-one` is a method that does as rllte-core does, for a comparison of equal
 work.
 
-`arithmetic` is how far one could get at best: the method's networks, paying and training in one compiled program on
-arrays that JAX holds already, without checks, statistics, scale, or anything that goes in or out.
+The target is for minibatches of 64. It was measured with 256 alone at first, and missed; but the rates of rllte-core
+that the target was set by (35,000, 65,000 and 50,000 samples per second) are its rates with 64.
+
+`learner` is what a `Bonus` is built around: paying and training in one compiled program on arrays that JAX holds
+already, without checks, statistics, scale, or anything that goes in or out.
 
 With `--sizes rllte` both have rllte-core's own layers, 256 and 128 wide. Then products of large matrices take the time,
 which are as fast in torch as in XLA: the ratio says how much else there is.
@@ -24,6 +27,7 @@ rllte-core is not among Curiax's dependencies. Install it in an environment of i
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -157,8 +161,8 @@ def ours(name: str, sizes: str, batch: int) -> Callable[[int], float]:
     return repeated(once)
 
 
-def arithmetic(name: str, sizes: str, batch: int) -> Callable[[int], float]:
-    """Rewards and trains on so many rollouts by nothing but the networks and Adam."""
+def learner_alone(name: str, sizes: str, batch: int) -> Callable[[int], float]:
+    """Rewards and trains on so many rollouts by nothing but the method and its learner."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -167,6 +171,7 @@ def arithmetic(name: str, sizes: str, batch: int) -> Callable[[int], float]:
     from curiax._types import Transition
     from curiax.curiosity import Learner, score
     from curiax.experiments.registry import find_method
+    from curiax.train.devices import compiler_options
 
     cls = one_member() if name.endswith("-one") else find_method(name).cls
     model = cls(Spec((SIZE,), Discrete(ACTIONS), None), key=jax.random.key(0), **settings_of(name, sizes))
@@ -175,7 +180,7 @@ def arithmetic(name: str, sizes: str, batch: int) -> Callable[[int], float]:
     learner = Learner(LearnerSettings(**learning(batch)))
     arrays, static = eqx.partition((model, learner.start(model, steps)), eqx.is_array)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=compiler_options(jax.devices()[0]))
     def both(arrays: Any, key: Any) -> tuple[Any, Any]:
         model, state = eqx.combine(arrays, static)
         paid = score(model, None, steps, key=key)[1]
@@ -204,7 +209,7 @@ def main() -> None:
     cases: dict[str, Callable[[], float]] = {}
     for name, batch in itertools.product(NAMES, BATCHES):
         theirs = name.removesuffix("-one")
-        for kind, made in (("curiax", ours), ("arithmetic", arithmetic)):
+        for kind, made in (("curiax", ours), ("learner", learner_alone)):
             train = made(name, args.sizes, batch)
             train(2)  # warm
             cases[f"{kind} {name} {batch}"] = lambda train=train: train(args.rollouts)
@@ -217,16 +222,17 @@ def main() -> None:
     summary: dict[str, dict[str, dict[str, float]]] = {}
     for batch, name in itertools.product(BATCHES, NAMES):
         theirs = rates[f"rllte {name.removesuffix('-one')} {batch}"]
-        mine, most = (rates[f"{kind} {name} {batch}"] for kind in ("curiax", "arithmetic"))
+        mine, most = (rates[f"{kind} {name} {batch}"] for kind in ("curiax", "learner"))
         summary.setdefault(f"minibatch {batch}", {})[name] = {
             "rllte": theirs,
             "curiax": mine,
             "ratio": mine / theirs,
-            "arithmetic_ratio": most / theirs,
+            "learner_ratio": most / theirs,
         }
     targets = [
-        Target(f"Bonus / rllte-core, {name}, samples/s", found["ratio"], BOUND, "at least")
+        Target(f"Bonus / rllte-core, {name}, minibatch {BATCHES[0]}, samples/s", found["ratio"], BOUND, "at least")
         for name, found in summary[f"minibatch {BATCHES[0]}"].items()
+        if not name.endswith("-one")
     ]
     settings = {
         "environments": ENVS,
@@ -245,12 +251,12 @@ def main() -> None:
             f"{found['rllte']:,.0f}",
             f"{found['curiax']:,.0f}",
             found["ratio"],
-            found["arithmetic_ratio"],
+            found["learner_ratio"],
         )
         for of, lines in summary.items()
         for name, found in lines.items()
     ]
-    header = (f"{args.sizes}'s layers", "rllte-core", "Curiax", "ratio", "arithmetic alone")
+    header = (f"{args.sizes}'s layers", "rllte-core", "Curiax", "ratio", "learner alone")
     report(args.out, header, rows, targets)
 
 

@@ -257,7 +257,7 @@ def speed(_: str, __: str) -> str:
             met = "" if target["met"] else " (missed)"
             lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}"])
     table = grid(["measured in one run on the same machine", "target", "result"], lines)
-    return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH`."
+    return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH --rllte-python PATH`."
 
 
 def rllte(_: str, __: str) -> str:
@@ -270,15 +270,28 @@ def rllte(_: str, __: str) -> str:
         [f"`{name}`, {of}", *(f"{found[who]:,.0f}" for who in ("rllte", "curiax")), *(f"{x:.1f}" for x in ratios)]
         for of, methods in data["summary"].items()
         for name, found in methods.items()
-        for ratios in [(found["ratio"], found["arithmetic_ratio"])]
+        for ratios in [(found["ratio"], found["learner_ratio"])]
     ]
     versions = data["settings"]["rllte"]["versions"]
     note = (
         f"Samples rewarded and trained on per second, median, {machine_text(data['machine'])}; rllte-core "
-        f"{versions['rllte-core']} with torch {versions['torch']}. Arithmetic alone: what `ratio` would be if nothing "
-        f"but the networks and Adam took time. `python benchmarks/against_rllte.py --rllte-python PATH`"
+        f"{versions['rllte-core']} with torch {versions['torch']}. Learner alone: what `ratio` would be if paying "
+        f"and training took time and nothing around them. `python benchmarks/against_rllte.py --rllte-python PATH`"
     )
-    return f"{grid(['', 'rllte-core', 'Curiax', 'ratio', 'arithmetic alone'], lines)}\n\n{note}"
+    return f"{grid(['', 'rllte-core', 'Curiax', 'ratio', 'learner alone'], lines)}\n\n{note}"
+
+
+def latency(_: str, __: str) -> str:
+    """Milliseconds of `Bonus.reward` for one step, by method."""
+    file = RESULTS / "benchmarks" / "bonus_latency.json"
+    if not file.exists():
+        raise MissingResults("results/benchmarks/bonus_latency.json is missing")
+    data = json.loads(file.read_text())
+    lines = [
+        [f"`{name}`", f"{found['median_ms']:.2f}", f"{found['p99_ms']:.2f}"] for name, found in data["summary"].items()
+    ]
+    note = f"{machine_text(data['machine'])}; `python benchmarks/bonus_latency.py`"
+    return f"{grid(['', 'median, ms', '99 %, ms'], lines)}\n\n{note}"
 
 
 def machine_text(machine: dict[str, Any]) -> str:
@@ -1001,8 +1014,8 @@ def example(name: str, _: str) -> str:
     return (
         f"{grid(['seed', *titles], lines)}\n\nOf {kept_runs['bins']} bins of position and velocity those visited, and "
         f"the episodes that reached the flag. The settings were {found['settings']}; the seeds from 200 on were looked "
-        f"at once, afterwards. `python examples/{name}.py --seed SEED`; both trainings together took at most "
-        f"{seconds:.0f} s of one core. Kept in `results/bonus-examples.json`."
+        f"at once, afterwards. `taskset -c 1 python examples/{name}.py --seed SEED`: on one core, of which both "
+        f"trainings together took {seconds:.0f} s at most. Kept in `results/bonus-examples.json`."
     )
 
 
@@ -1070,6 +1083,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "noisy-tv": noisy_tv,
     "speed": speed,
     "rllte": rllte,
+    "latency": latency,
     "host-ratios": host_ratios,
     "host-profile": host_profile,
     "host-paths": host_paths,
