@@ -1014,7 +1014,7 @@ def example(name: str, _: str) -> str:
     return (
         f"{grid(['seed', *titles], lines)}\n\nOf {kept_runs['bins']} bins of position and velocity those visited, and "
         f"the episodes that reached the flag. The settings were {found['settings']}; the seeds from 200 on were looked "
-        f"at once, afterwards. `taskset -c 1 python examples/{name}.py --seed SEED`: on one core, of which both "
+        f"at once, afterwards. `python examples/{name}.py --seed SEED`, pinned to one core, of which both "
         f"trainings together took {seconds:.0f} s at most. Kept in `results/bonus-examples.json`."
     )
 
