@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import functools
 import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +208,7 @@ def test_lengths_share_programs() -> None:
         *(1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 16, 128, 2048)
     ]
     bonus = made("rnd", spaces.Box(-1.0, 1.0, (7,)), width=5)
-    pay, train, _ = programs(bonus._frame)
+    pay, _, train, _ = programs(bonus._frame)
     rng = np.random.default_rng(0)
     for length in (9, 10, 11, 12):
         bonus.reward(**steps(rng, length, N, seen=bonus.observation_space))
@@ -603,6 +607,44 @@ def test_a_model_that_runs_away_is_named_and_nothing_changes() -> None:
     with pytest.raises(NonFiniteError, match=r"reward: 'rnd' gave NaN.*at step 0, environment 0.*nothing was changed"):
         wild.reward(**steps(rng, N))
     assert bits(wild) == before
+
+
+@pytest.mark.parametrize("method", ["ngu", "re3", "e3b"])
+def test_steps_written_into_the_memory_itself(method: str) -> None:
+    """A single step goes into the memory where it is: a state taken before stays whole, and a refused one stays out."""
+    rng = np.random.default_rng(15)
+    bonus = copy(trained(method)[0])
+    before, was = bonus.state, bits(bonus)
+    only_asked = steps(rng, N)
+    bonus.reward(**only_asked, record=False)
+    assert bits(bonus) == was
+    first = steps(rng, N)
+    paid = bonus.reward(**first)
+    bonus.discard()
+    bonus.state = before
+    assert bits(bonus) == was
+    assert np.array_equal(bonus.reward(**first), paid)
+    # Every network's outputs infinite: no bonus is sound, and an episode that ends with such a step is not cut off.
+    wild = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan) if eqx.is_inexact_array(x) else x, bonus.state.model)
+    bonus.state = eqx.tree_at(lambda s: s.model, bonus.state, wild)
+    was = bits(bonus)
+    with pytest.raises(NonFiniteError, match="nothing was changed"):
+        bonus.reward(**{**steps(rng, N), "terminated": np.ones(N, bool)})
+    assert bits(bonus) == was
+
+
+def test_an_interrupt_leaves_the_memory() -> None:
+    """Ctrl-C while a step is written into the memory: the memory is there afterwards, with the step or without it."""
+    bonus, asked = copy(trained("re3")[0]), steps(np.random.default_rng(18), 50, N)
+    for delay in np.random.default_rng(19).uniform(0.0, 5e-3, 100):
+        timer = threading.Timer(float(delay), _thread.interrupt_main)
+        with contextlib.suppress(KeyboardInterrupt):
+            timer.start()
+            for t in range(50):
+                bonus.reward(**{name: part[t] for name, part in asked.items()})
+            timer.join()
+            time.sleep(1.0)  # where it comes, at the latest
+        assert not any(array.is_deleted() for array in leaves(bonus.state))
 
 
 def test_state_of_another_is_refused() -> None:

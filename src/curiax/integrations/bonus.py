@@ -30,7 +30,7 @@ from ..experiments.paying import MOST_MEMORY
 from ..experiments.registry import find_method
 from ..experiments.spec import plain
 from . import spaces
-from .bonus_programs import BonusState, Steps, arrays_of, cut, frame_of, programs, rounded
+from .bonus_programs import BonusState, Steps, cut, frame_of, programs, rounded
 from .spaces import Actions, Observations
 
 
@@ -113,7 +113,9 @@ class Bonus:
         self._frame = frame_of(state, learning, self.normalise_obs, self._observations, self._actions)
         self._programs = programs(self._frame)
         #: The state, taken apart: putting it together at each step would take longer than paying.
-        self._arrays = arrays_of(state)
+        self._arrays, memory = self._frame.apart(state)
+        #: The memories, and what was told when they were last written to.
+        self._held: list[tuple[list[jax.Array], Any]] = [(memory, None)]
         self._updates = 0
         self._waiting: list[tuple[Steps, np.ndarray]] = []
         self._count = 0
@@ -129,7 +131,8 @@ class Bonus:
     @property
     def state(self) -> BonusState:
         """Everything that was learnt and is remembered; assign it to go back. Transitions that wait are not in it."""
-        return self._frame.whole(self._arrays)
+        # A copy of the memories: the next step is written into those that are here.
+        return self._frame.whole(self._arrays, [jnp.array(array) for array in self._memory])
 
     @state.setter
     def state(self, value: BonusState) -> None:
@@ -140,7 +143,13 @@ class Bonus:
             for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True)
         ):
             raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
-        self._arrays, self._updates, self._asked = arrays_of(value), int(value.updates), None
+        self._arrays, memory = self._frame.apart(value)
+        self._held = [([jnp.array(array) for array in memory], None)]
+        self._updates, self._asked = int(value.updates), None
+
+    @property
+    def _memory(self) -> list[jax.Array]:
+        return self._held[0][0]
 
     @property
     def updates(self) -> int:
@@ -203,9 +212,8 @@ class Bonus:
         # A single step may happen twice: where nothing moves, or an episode has one step. A rollout hardly does.
         if last is not None and last.steps.same(steps) and (steps.length > 1 or not last.steps.goes_on(steps)):
             return last.paid.reshape(lead).copy()
-        memory, raw, paid = self._pay(steps)
+        raw, paid = self._pay(steps, record)
         if record:
-            self._arrays = self._frame.remembering(self._arrays, memory)
             self._asked = Asked(steps, paid)
             self._keep(steps, raw)
         return paid.reshape(lead).copy()
@@ -231,12 +239,14 @@ class Bonus:
         if not any(part.valid.any() for part in parts):
             self.discard()
             return {}
-        joined = Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        joined, raw = parts[0], raws[0]
+        if len(parts) > 1:
+            joined, raw = Steps(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(raws)
         length = rounded(joined.length)
-        raw = np.concatenate(raws)
-        padded = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
+        if length > joined.length:
+            raw = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
         after, told = self._programs.train(
-            self._arrays, self._root, joined.long(length), padded, np.int32(joined.length)
+            self._memory, self._arrays, self._root, joined.long(length), raw, np.int32(joined.length)
         )
         report, sound = jax.device_get(told)
         if not sound:
@@ -275,7 +285,8 @@ class Bonus:
         kept = self._observations.read("obs", flat, np.ones(len(flat), bool))
         length = rounded(len(kept))
         index, where = np.arange(length) % len(kept), np.arange(length) < len(kept)
-        self._arrays, self._asked = self._programs.calibrate(self._arrays, kept[index], where), None
+        self._arrays = self._programs.calibrate(self._memory, self._arrays, kept[index], where)
+        self._asked = None
 
     def forget(self, which: Any = None) -> None:
         """Say that the episodes of these environments were broken off: by default those of all.
@@ -288,9 +299,8 @@ class Bonus:
         mask = np.ones(self.num_envs, bool) if which is None else spaces.flags("which", which, (self.num_envs,))
         self._asked = None
         if self._frame.memories and mask.any():
-            state = self.state
-            left = cut(state.model, state.learner.memory, mask)
-            self._arrays = self._frame.remembering(self._arrays, jax.tree.leaves(left))
+            state = self._frame.whole(self._arrays, self._memory)
+            self._held = [(jax.tree.leaves(cut(state.model, state.learner.memory, mask)), None)]
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
@@ -389,8 +399,8 @@ class Bonus:
         """Which steps are steps: without a word all of them."""
         return np.ones(lead, bool) if valid is None else spaces.flags("valid", valid, lead)
 
-    def _pay(self, steps: Steps) -> tuple[list[Any], np.ndarray, np.ndarray]:
-        """Memories after the steps, the raw bonus and the paid one; nothing is changed."""
+    def _pay(self, steps: Steps, record: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The raw bonus and the paid one; unless it is refused, the steps are remembered if asked to."""
         length = rounded(steps.length)
         padded = steps.long(length)
         if length > steps.length:
@@ -398,14 +408,23 @@ class Bonus:
             padded = padded._replace(
                 valid=padded.valid & there, terminated=padded.terminated & there, truncated=padded.truncated & there
             )
-        memory, raw, paid = self._programs.pay(self._arrays, self._root, padded)
-        raw, paid = np.asarray(raw)[: steps.length], np.asarray(paid)[: steps.length]
+        given = (self._memory, self._arrays, self._root, padded)
+        if record and length == 1 and self._memory:
+            # Python itself runs nothing between the call, which uses the old memories up, and this assignment: no
+            # interrupt can leave the Bonus without them.
+            self._held[:] = map(self._programs.pay_step, *([each] for each in given))
+            memory, told = self._held[0]
+        else:
+            memory, told = self._programs.pay(*given)
+        raw, paid = np.asarray(told)[:, : steps.length]
         if not (np.abs(raw) < LIMIT).all():
             raise NonFiniteError(
                 f"reward: {self.method!r} gave {COMPUTED} (at {spaces.place(~(np.abs(raw) < LIMIT), 2)}); nothing was "
                 "changed. Calibrate with typical observations, or lower learner.learning_rate."
             )
-        return memory, raw, paid
+        if record:
+            self._held = [(memory, None)]
+        return raw, paid
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""

@@ -90,17 +90,19 @@ class Frame:
     #: Which of the state's arrays are memories.
     memories: tuple[int, ...] = field(compare=False)
 
-    def whole(self, arrays: Sequence[Array]) -> BonusState:
+    def whole(self, arrays: Sequence[Array], memory: Sequence[Array]) -> BonusState:
         """The state with these arrays in it."""
-        state = jax.tree.unflatten(self.structure[0], arrays)
-        return eqx.combine(state, self.static) if jax.tree.leaves(self.static) else state
-
-    def remembering(self, arrays: Sequence[Array], memory: Sequence[Array]) -> list[Array]:
-        """The arrays with other memories among them."""
         after = list(arrays)
         for place, array in zip(self.memories, memory, strict=True):
-            after[place] = array
-        return after
+            after.insert(place, array)
+        state = jax.tree.unflatten(self.structure[0], after)
+        return eqx.combine(state, self.static) if jax.tree.leaves(self.static) else state
+
+    def apart(self, state: BonusState) -> tuple[list[Array], list[Array]]:
+        """The state's arrays: all but the memories, and these."""
+        arrays = arrays_of(state)
+        memory = [arrays[place] for place in self.memories]
+        return [array for place, array in enumerate(arrays) if place not in self.memories], memory
 
     def normalised(self, stats: Moments, obs: Float[Array, "..."]) -> Float[Array, "..."]:
         """Observations as the method sees them."""
@@ -123,6 +125,7 @@ class Programs(NamedTuple):
     """The compiled functions of a frame."""
 
     pay: Any
+    pay_step: Any
     train: Any
     calibrate: Any
 
@@ -133,14 +136,18 @@ def programs(frame: Frame) -> Programs:
     settings = frame.learner.settings
     compiled = functools.partial(jax.jit, compiler_options=compiler_options(jax.devices()[0]))
 
-    @compiled
-    def pay(arrays: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array, Array]:
-        state = frame.whole(arrays)
+    def pay(memory: list[Array], arrays: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array]:
+        """The memories after the steps, and, in one array, the raw bonus and the paid one."""
+        state = frame.whole(arrays, memory)
         moments = state.learner.scale.moments
         # The same for all questions until the next update: the same question has the same answer.
         key = jax.random.fold_in(jax.random.fold_in(root, state.updates), 0)
-        memory, raw = score(state.model, state.learner.memory, frame.seen(state.obs_stats, steps), key=key)
-        paid = raw
+        seen, shape = frame.seen(state.obs_stats, steps), steps.valid.shape
+        if not memory:
+            # Where no step follows another, one long one: the same keys, and fewer axes to go over.
+            seen = jax.tree.map(lambda x: x.reshape(1, -1, *x.shape[2:]), seen)
+        after, raw = score(state.model, state.learner.memory, seen, key=key)
+        paid = raw = raw.reshape(shape)
         if settings.scale:
             # The deviation as it stands: a question must not change the answer to the next.
             deviation, clip = jnp.sqrt(moments.var), settings.clip
@@ -149,7 +156,15 @@ def programs(frame: Frame) -> Programs:
             paid = paid / jnp.sqrt(moments.var + 1e-8)
             if settings.clip_order == "after":
                 paid = jnp.clip(paid, -clip, clip)
-        return jax.tree.leaves(memory), raw, paid
+        return jax.tree.leaves(after), jnp.stack([raw, paid])
+
+    def pay_step(memory: list[Array], arrays: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array]:
+        """The same of one step, written into the very memories that came in; an unsound bonus leaves them alone."""
+        _, told = pay(memory, arrays, root, steps)
+        sound = all_within(told[0])
+        # The compiler computes once what both have in common.
+        masks = {name: getattr(steps, name) & sound for name in ("valid", "terminated", "truncated")}
+        return pay(memory, arrays, root, steps._replace(**masks))[0], told
 
     def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
         """The state that has seen these observations, but not learnt from them.
@@ -169,11 +184,10 @@ def programs(frame: Frame) -> Programs:
         )
         return replace(state, model=model, calibrated=jnp.ones((), bool))
 
-    @compiled
     def train(
-        arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
+        memory: list[Array], arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
     ) -> tuple[list[Array], tuple[dict[str, Array], Bool[Array, ""]]]:
-        state = frame.whole(arrays)
+        state = frame.whole(arrays, memory)
         there = jnp.arange(steps.valid.shape[0]) < count
         steps = steps._replace(valid=steps.valid & there[:, None])
         reached = frame.observations.seen(steps.next_obs)
@@ -191,13 +205,13 @@ def programs(frame: Frame) -> Programs:
         # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
         learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)
         told = {name: value for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
-        return arrays_of(state), (told, learnt)
+        return frame.apart(state)[0], (told, learnt)
 
-    @compiled
-    def calibrate(arrays: list[Array], obs: Array, where: Array) -> list[Array]:
-        return arrays_of(standardised(frame.whole(arrays), frame.observations.seen(obs), where))
+    def calibrate(memory: list[Array], arrays: list[Array], obs: Array, where: Array) -> list[Array]:
+        state = standardised(frame.whole(arrays, memory), frame.observations.seen(obs), where)
+        return frame.apart(state)[0]
 
-    return Programs(pay, train, calibrate)
+    return Programs(compiled(pay), compiled(pay_step, donate_argnums=0), compiled(train), compiled(calibrate))
 
 
 def arrays_of(tree: Any) -> list[Array]:

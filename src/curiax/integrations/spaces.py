@@ -50,6 +50,11 @@ def spread(mask: Any, like: Any) -> Any:
     return mask.reshape(mask.shape + (1,) * (like.ndim - mask.ndim))
 
 
+def counting(array: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """The array with zeros where a step is none."""
+    return array if valid.all() else np.where(spread(valid, array), array, 0)
+
+
 def place(wrong: np.ndarray, lead: int) -> str:
     """Where the first wrong entry is, in words."""
     first = [int(k) for k in np.argwhere(wrong)[0]]
@@ -73,7 +78,7 @@ def whole(what: str, array: np.ndarray, valid: np.ndarray) -> np.ndarray:
         wrong = spread(valid, array) & (array != np.rint(np.where(np.isfinite(array), array, 0.5)))
         if wrong.any():
             raise UsageError(f"{what}: must be whole numbers; {array[wrong][0]} is none.")
-        array = np.where(spread(valid, array), array, 0)
+        array = counting(array, valid)
     return array.astype(np.int64)
 
 
@@ -98,7 +103,7 @@ class Choices:
         """The numbers counted from 0, one row for each step; where a step is not valid, zeros."""
         lead = array.ndim - len(space.shape or ())
         starts, sizes = (np.reshape(x, space.shape or ()) for x in (self.starts, self.sizes))
-        number = np.where(spread(valid, array), whole(what, array, valid) - starts, 0)
+        number = counting(whole(what, array, valid) - starts, valid)
         outside = (number < 0) | (number >= sizes)
         if outside.any():
             at = place(outside, lead)
@@ -162,11 +167,11 @@ class Observations:
             )
         bytes_ = self.space.dtype == np.uint8
         if not (bytes_ and array.dtype == np.uint8):
-            array = np.where(spread(valid, array), array, 0)
+            array = counting(array, valid)
             refuse_unsound(what, array, valid.ndim)
         if self.kind == "image" and not (bytes_ and self.any_byte):
             self._refuse_outside(what, array, valid)
-        return array if array.dtype == np.uint8 and bytes_ else array.astype(np.float32)
+        return array if array.dtype == np.uint8 and bytes_ else array.astype(np.float32, copy=False)
 
     def _refuse_outside(self, what: str, images: np.ndarray, valid: np.ndarray) -> None:
         """Refuse images beyond the bounds that they are scaled by: bytes, most often, where the space is of 0 to 1."""
@@ -252,7 +257,7 @@ class Actions:
         if self.choices is not None:
             return self.choices.read(what, self.space, array, valid)
         assert isinstance(self.known, Box)
-        array = np.where(spread(valid, array), array, 0).reshape(*valid.shape, self.known.size)
+        array = counting(array, valid).reshape(*valid.shape, self.known.size)
         refuse_unsound(what, array, valid.ndim)
         low, high = np.asarray(self.known.low), np.asarray(self.known.high)
         slack = SLACK * (high - low)
@@ -263,7 +268,7 @@ class Actions:
                 f"{what}: {array[outside][0]:g} lies outside {self.space} (at {at}); give the action that the "
                 "environment carried out, clipped to its space."
             )
-        return array.astype(np.float32)
+        return array.astype(np.float32, copy=False)
 
     def taken(self, kept: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
         """The actions as a method takes them; traced by JAX."""
@@ -296,7 +301,7 @@ def flags(what: str, value: Any, lead: tuple[int, ...]) -> Bool[np.ndarray, "...
         raise UsageError(f"{what}: shape {list(array.shape)}; expected {list(lead)}, one flag for each step.")
     if array.dtype != bool and not ((array == 0) | (array == 1)).all():
         raise UsageError(f"{what}: must be True or False for each step (or 1 and 0).")
-    return array.astype(bool)
+    return array.astype(bool, copy=False)
 
 
 def said(space: Space) -> dict[str, Any]:
