@@ -82,7 +82,8 @@ class Disagreement(AbstractCuriosity):
         return jax.vmap(lambda member: member(x))(self.members)
 
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
-        return memory, jnp.mean(jnp.var(self.predictions(t), axis=0))
+        guesses = self.predictions(t)
+        return memory, jnp.mean((guesses - jnp.mean(guesses, axis=0)) ** 2)
 
     def draw(self, key: PRNGKey) -> PyTree:
         members = self.members.layers[0].bias.shape[0]
