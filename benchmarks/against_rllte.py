@@ -199,9 +199,9 @@ def learner_alone(name: str, sizes: str, batch: int) -> Callable[[int], float]:
 
 def main() -> None:
     """Measure, write, show."""
-    options = parser(__doc__ or "", NAME, repeats=5)
+    options = parser(__doc__ or "", NAME, repeats=9)
     options.add_argument("--rllte-python", default=sys.executable, help="a Python that has rllte-core")
-    options.add_argument("--rollouts", type=positive, default=30, help="rollouts of each repeat (default %(default)s)")
+    options.add_argument("--rollouts", type=positive, default=100, help="rollouts of each repeat (default %(default)s)")
     options.add_argument("--sizes", choices=("curiax", "rllte"), default="curiax", help="whose layers (%(default)s)")
     args = options.parse_args()
     facts = start_facts()

@@ -74,24 +74,27 @@ def descend(
     """
     flat, restore = flatten(model)
 
-    some = mask or wanted is not None
-
-    def step(carry: tuple[Array, optax.OptState], now: tuple[PyTree, Any]) -> tuple[tuple[Array, optax.OptState], Any]:
-        (flat, opt_state), (batch, named) = carry, now
+    def step(carry: tuple[Array, optax.OptState], batch: PyTree) -> tuple[tuple[Array, optax.OptState], Any]:
+        flat, opt_state = carry
         valued = jax.value_and_grad(lambda vector: loss(restore(vector), batch), has_aux=True)
         (value, report), gradient = valued(flat)
         # A product is several times as fast as a maximum.
         steep = jnp.vdot(gradient, gradient)
         update, after = optimiser.update(gradient, opt_state, flat)
-        moved = flat + jnp.asarray(update)
-        taken = jnp.ones((), bool) if named is None else named
+        moved, taken = flat + jnp.asarray(update), jnp.ones((), bool)
         if mask:
-            taken &= all_within((value, report, moved)) & within(steep, LIMIT**2)
-        if some:
+            taken = all_within((value, report, moved)) & within(steep, LIMIT**2)
             moved, after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), (moved, after), (flat, opt_state))
         return (moved, after), (report, value, steep, taken)
 
-    (flat, opt_state), (reports, values, steep, taken) = jax.lax.scan(step, (flat, opt_state), (batches, wanted))
+    def step_if(carry: tuple[Array, optax.OptState], now: tuple[PyTree, Any]) -> Any:
+        batch, named = now
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, carry, batch)[1])
+        return jax.lax.cond(named, step, lambda carry, _: (carry, nothing), carry, batch)
+
+    each, over = (step, batches) if wanted is None else (step_if, (batches, wanted))
+    (flat, opt_state), (reports, values, steep, taken) = jax.lax.scan(each, (flat, opt_state), over)
+    some = mask or wanted is not None
     told = jnp.stack([within(x, LIMIT) for x in (values, *reports.values())])
     found = {
         "unsound/loss": first(~jnp.all(told, axis=0)),
