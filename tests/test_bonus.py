@@ -554,6 +554,8 @@ def test_bad_input_is_refused_and_changes_nothing(case: str) -> None:
         (SEEN, spaces.Discrete(2), {"action": [1, np.nan, 0, 1]}, "action: must be whole numbers; nan is none"),
         (SEEN, spaces.MultiDiscrete([2, 3]), {"action": [[0, 0], [0, 3], [0, 0], [1, 1]]}, "action: 3 lies outside"),
         (SEEN, spaces.MultiBinary(2), {"action": [[0, 0], [0, 1], [0, 2], [1, 1]]}, "action: 2 lies outside"),
+        (spaces.Box(0, 9, (2,), np.int64), PUSH, {"obs": np.full((4, 2), 0.5)}, r"obs: 0.5 is not a whole number"),
+        (SEEN, spaces.Box(0, 9, (2,), np.int32), {"action": np.full((4, 2), 1.5)}, r"action: 1.5 is not a whole"),
         (spaces.Box(0, 255, (6, 6), np.uint8), PUSH, {"obs": np.zeros((4, 6, 6))}, "obs: images of float64, where"),
     ],
 )
@@ -633,6 +635,7 @@ def test_steps_written_into_the_memory_itself(method: str) -> None:
     assert bits(bonus) == was
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that comes while JAX collects
 def test_an_interrupt_leaves_the_memory() -> None:
     """Ctrl-C while a step is written into the memory: the memory is there afterwards, with the step or without it."""
     bonus, asked = copy(trained("re3")[0]), steps(np.random.default_rng(18), 50, N)
@@ -674,6 +677,10 @@ def test_saved_and_read_again(method: str, tmp_path: Path) -> None:
     assert np.array_equal(twin.reward(**more), bonus.reward(**more))
     assert twin.update() == bonus.update()
     assert bits(twin) == bits(bonus)
+    short = made(method, waiting=2 * N)
+    short.restore(file)
+    assert short.seen == 2 * N
+    assert np.array_equal(short.waiting_steps()["obs"], third.waiting_steps()["obs"][-2:])
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:

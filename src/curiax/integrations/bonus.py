@@ -8,10 +8,13 @@ and every call either replaces it whole or leaves it alone.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -113,9 +116,7 @@ class Bonus:
         self._frame = frame_of(state, learning, self.normalise_obs, self._observations, self._actions)
         self._programs = programs(self._frame)
         #: The state, taken apart: putting it together at each step would take longer than paying.
-        self._arrays, memory = self._frame.apart(state)
-        #: The memories, and what was told when they were last written to.
-        self._held: list[tuple[list[jax.Array], Any]] = [(memory, None)]
+        self._arrays, self._memory = self._frame.apart(state)
         self._updates = 0
         self._waiting: list[tuple[Steps, np.ndarray]] = []
         self._count = 0
@@ -144,12 +145,8 @@ class Bonus:
         ):
             raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
         self._arrays, memory = self._frame.apart(value)
-        self._held = [([jnp.array(array) for array in memory], None)]
+        self._memory = [jnp.array(array) for array in memory]
         self._updates, self._asked = int(value.updates), None
-
-    @property
-    def _memory(self) -> list[jax.Array]:
-        return self._held[0][0]
 
     @property
     def updates(self) -> int:
@@ -296,11 +293,15 @@ class Bonus:
         Args:
             which: True for each environment that was reset; None is all.
         """
-        mask = np.ones(self.num_envs, bool) if which is None else spaces.flags("which", which, (self.num_envs,))
+        mask = (
+            np.ones(self.num_envs, bool)
+            if which is None
+            else spaces.flags("which", which, (self.num_envs,), "environment")
+        )
         self._asked = None
         if self._frame.memories and mask.any():
             state = self._frame.whole(self._arrays, self._memory)
-            self._held = [(jax.tree.leaves(cut(state.model, state.learner.memory, mask)), None)]
+            self._memory = jax.tree.leaves(cut(state.model, state.learner.memory, mask))
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
@@ -350,6 +351,7 @@ class Bonus:
         self.state = state
         self._waiting = [(Steps(*(waiting[name] for name in Steps._fields)), waiting["raw"])] if waiting else []
         self._count = sum(steps.length for steps, _ in self._waiting)
+        self._drop_excess()
 
     def _refuse_memories(self, model: AbstractCuriosity) -> None:
         """Refuse memories that no machine holds, before they are made."""
@@ -410,10 +412,10 @@ class Bonus:
             )
         given = (self._memory, self._arrays, self._root, padded)
         if record and length == 1 and self._memory:
-            # Python itself runs nothing between the call, which uses the old memories up, and this assignment: no
-            # interrupt can leave the Bonus without them.
-            self._held[:] = map(self._programs.pay_step, *([each] for each in given))
-            memory, told = self._held[0]
+            # The call uses the old memories up: an interrupt before the new ones are here would leave none.
+            with uninterrupted():
+                self._memory, told = self._programs.pay_step(*given)
+            memory = self._memory
         else:
             memory, told = self._programs.pay(*given)
         raw, paid = np.asarray(told)[:, : steps.length]
@@ -423,17 +425,14 @@ class Bonus:
                 "changed. Calibrate with typical observations, or lower learner.learning_rate."
             )
         if record:
-            self._held = [(memory, None)]
+            self._memory = memory
         return raw, paid
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""
         self._waiting.append((steps, raw))
         self._count += steps.length
-        excess = self.seen - self.waiting
-        if excess <= 0:
-            return
-        if not self._dropped:
+        if self._drop_excess() and not self._dropped:
             self._dropped = True
             warnings.warn(
                 f"more than waiting={self.waiting:,} transitions wait for update(): the oldest are dropped. Call "
@@ -441,13 +440,40 @@ class Bonus:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        rows = -(-excess // self.num_envs)
+
+    def _drop_excess(self) -> bool:
+        """Drop the oldest transitions beyond `waiting`; whether there were any."""
+        rows = -(-(self.seen - self.waiting) // self.num_envs)
+        if rows <= 0:
+            return False
         self._count -= rows
         while rows and self._waiting:
             first, first_raw = self._waiting[0]
             gone = min(rows, first.length)
             rows -= gone
             self._waiting[:1] = [(Steps(*(x[gone:] for x in first)), first_raw[gone:])] if gone < first.length else []
+        return True
+
+
+class uninterrupted:
+    """Ctrl-C comes after the block, not inside it; only the main thread hears of it. Made for a step: microseconds."""
+
+    def __enter__(self) -> None:
+        self._came: tuple[int, FrameType | None] | None = None
+        here = threading.current_thread() is threading.main_thread()
+        # None is a handler that is not Python's, and that Python could not put back.
+        self._before = signal.getsignal(signal.SIGINT) if here else None
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._take)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self._came = number, frame
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            if self._came is not None and callable(self._before):
+                self._before(*self._came)
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int = 2**31 - 1) -> int:

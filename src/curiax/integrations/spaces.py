@@ -72,6 +72,12 @@ def refuse_unsound(what: str, array: np.ndarray, lead: int) -> None:
         raise UsageError(f"{what}: holds {FROM_OUTSIDE} (at {place(~sound, lead) or 'its only entry'}).")
 
 
+def refuse_fractions(what: str, array: np.ndarray, space: Space) -> None:
+    """Refuse fractions where a space has whole numbers."""
+    if space.dtype is not None and space.dtype.kind in "iu" and array.dtype.kind == "f" and (array % 1).any():
+        raise UsageError(f"{what}: {array[array % 1 != 0][0]:g} is not a whole number, as all of {space} are.")
+
+
 def whole(what: str, array: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """Whole numbers, kept as such; floats that are none are refused."""
     if array.dtype.kind == "f":
@@ -169,6 +175,7 @@ class Observations:
         if not (bytes_ and array.dtype == np.uint8):
             array = counting(array, valid)
             refuse_unsound(what, array, valid.ndim)
+            refuse_fractions(what, array, self.space)
         if self.kind == "image" and not (bytes_ and self.any_byte):
             self._refuse_outside(what, array, valid)
         return array if array.dtype == np.uint8 and bytes_ else array.astype(np.float32, copy=False)
@@ -259,6 +266,7 @@ class Actions:
         assert isinstance(self.known, Box)
         array = counting(array, valid).reshape(*valid.shape, self.known.size)
         refuse_unsound(what, array, valid.ndim)
+        refuse_fractions(what, array, self.space)
         low, high = np.asarray(self.known.low), np.asarray(self.known.high)
         slack = SLACK * (high - low)
         outside = spread(valid, array) & ((array < low - slack) | (array > high + slack))
@@ -294,13 +302,13 @@ def steps_of(what: str, value: Any, space: Space, envs: int) -> np.ndarray:
     raise UsageError(f"{what}: shape {list(array.shape)}; expected {wanted}, an element of {space} for each.")
 
 
-def flags(what: str, value: Any, lead: tuple[int, ...]) -> Bool[np.ndarray, "..."]:
-    """True or False for each step."""
+def flags(what: str, value: Any, lead: tuple[int, ...], each: str = "step") -> Bool[np.ndarray, "..."]:
+    """True or False for each step, or whatever else there is one of for each."""
     array = array_of(what, value)
     if array.shape != lead:
-        raise UsageError(f"{what}: shape {list(array.shape)}; expected {list(lead)}, one flag for each step.")
+        raise UsageError(f"{what}: shape {list(array.shape)}; expected {list(lead)}, one flag for each {each}.")
     if array.dtype != bool and not ((array == 0) | (array == 1)).all():
-        raise UsageError(f"{what}: must be True or False for each step (or 1 and 0).")
+        raise UsageError(f"{what}: must be True or False for each {each} (or 1 and 0).")
     return array.astype(bool, copy=False)
 
 
