@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test sb3 lint format types tests docs results check-python benchmark soak clean help
+.PHONY: demo test sb3 lint format types tests docs results check-python benchmark soak clean help bonus-examples
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,7 +38,7 @@ docs: $(VENV)/.installed-docs ## the documentation, as a site in docs/_build/htm
 # Suites share their runs: Half-Cheetah's take about 25 minutes for six methods on two cores, Ant Maze's about 60.
 REPRODUCE = $(BIN)/curiax reproduce --runs runs/store
 MUJOCO_SEEDS = --seeds "3000-3031 half-cheetah=8 ant-maze=8"
-results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks; about three and a half hours on two cores
+results: $(VENV)/.installed-mujoco ## every suite in results/; about three and a half hours on two cores
 	$(REPRODUCE) noisy-tv --seeds 3000-3031 --out results/noisy-tv
 	$(REPRODUCE) mountain-car --seeds 3000-3031 --out results/mountain-car
 	$(REPRODUCE) stochastic-mountain-car --seeds 3000-3031 --out results/stochastic-mountain-car
@@ -57,6 +57,9 @@ results: $(VENV)/.installed-mujoco ## everything in results/ but the benchmarks;
 	$(BIN)/python scripts/mnist_variance.py results/mnist-variance.json
 	$(REPRODUCE) half-cheetah-choices --seeds 8 --out results/half-cheetah-choices
 	$(REPRODUCE) ant-maze-choices --seeds 8 --out results/ant-maze-choices
+
+bonus-examples: $(VENV)/.installed-sb3 ## results/bonus-examples.json: the examples with and without bonus; ten minutes
+	$(BIN)/python scripts/bonus_examples.py
 
 benchmark: $(VENV)/.installed-dev ## every benchmark that needs nothing beyond Curiax; JSON to results/benchmarks/
 	$(BIN)/python benchmarks/run_all.py

@@ -1004,18 +1004,31 @@ def example(name: str, _: str) -> str:
     if not path.is_file():
         raise MissingResults(str(path))
     kept_runs = json.loads(path.read_text())
-    found = kept_runs["examples"][name]
-    titles = [title for title in found["results"][0] if title not in ("seed", "cpu_seconds")]
-    lines = [
-        [str(row["seed"]), *(f"{row[t]['bins']}; {row[t]['flags']} of {row[t]['episodes']}" for t in titles)]
-        for row in found["results"]
+    found, notes, machine = kept_runs["examples"][name], kept_runs["notes"][name], kept_runs["machine"]
+    rows, titles = found["results"], list(found["results"][0]["agents"])
+    lines = []
+    for row in rows:
+        agents = [row["agents"][title] for title in titles]
+        lines.append([str(row["seed"]), *(f"{one['bins']}; {one['flags']} of {one['episodes']}" for one in agents)])
+    others = [
+        f"with `XLA_FLAGS='{row['XLA_FLAGS']}'` seed {row['seed']} saw {one['bins']} bins {titles[1]}, and reached the "
+        f"flag in {one['flags']} of {one['episodes']} episodes"
+        for row in found.get("compiled_otherwise", [])
+        for one in [row["agents"][titles[1]]]
     ]
-    seconds = max(row["cpu_seconds"] for row in found["results"])
+    compiled = f" Compiled otherwise, which changes last bits only: {'; '.join(others)}." if others else ""
+    earlier = notes["earlier"]
+    now = {title: {key: [row["agents"][title][key] for row in rows] for key in earlier[title]} for title in titles}
+    same = earlier["seeds"] == [row["seed"] for row in rows] and all(now[title] == earlier[title] for title in titles)
+    seen = "the same" if same else f"{', '.join(map(str, earlier[titles[1]]['bins']))} bins {titles[1]}"
     return (
-        f"{grid(['seed', *titles], lines)}\n\nOf {kept_runs['bins']} bins of position and velocity those visited, and "
-        f"the episodes that reached the flag. The settings were {found['settings']}; the seeds from 200 on were looked "
-        f"at once, afterwards. `python examples/{name}.py --seed SEED`, pinned to one core, of which both "
-        f"trainings together took {seconds:.0f} s at most. Kept in `results/bonus-examples.json`."
+        f"{grid(['seed', *titles], lines)}\n\nOf {rows[0]['agents'][titles[0]]['bins_in_all']} bins of position and "
+        f"velocity those visited, and the episodes that reached the flag. The settings were {notes['settings']}; "
+        f"nothing was chosen on the seeds from 200 on. `{found['command']}`, with {machine['cores']} cores to use; "
+        f"both trainings together took {max(row['cpu_seconds'] for row in rows):.0f} s of CPU at most.{compiled}\n\n"
+        f"Made by `{machine['command']}` at commit {machine['commit'][:7]}, kept in `results/bonus-examples.json`. "
+        f"An earlier run of these seeds, pinned to one core and before the last changes to `Bonus`, saw {seen} "
+        "(`earlier` in the notes of that file, which are written by hand)."
     )
 
 

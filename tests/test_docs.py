@@ -119,6 +119,32 @@ def test_what_was_measured_of_reliability_becomes_a_table_that_hides_no_failure(
     assert sum("not measured yet" in line for line in lines) == len(update_docs.SOAKS) - 1
 
 
+def test_an_example_tells_where_an_earlier_run_differed_and_how_it_was_compiled(
+    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agents(bins: int) -> dict[str, dict[str, int]]:
+        counted = {"flags": 2, "episodes": 5, "bins_in_all": 400}
+        return {"without bonus": {"bins": 50, **counted}, "with lbs": {"bins": bins, **counted}}
+
+    rows = [{"seed": seed, "agents": agents(300 + seed), "cpu_seconds": 20.6} for seed in (0, 200)]
+    other = {"XLA_FLAGS": "--x", "seed": 0, "agents": agents(111)}
+    found = {"command": "python examples/one.py --seed SEED", "results": rows, "compiled_otherwise": [other]}
+    earlier = {"seeds": [0, 200], "without bonus": {"bins": [50, 50]}, "with lbs": {"bins": [300, 500]}}
+    machine = {"cores": 2, "commit": "0123456789", "command": "python scripts/bonus_examples.py"}
+    notes = {"settings": "chosen on the seed 7", "earlier": earlier}
+    kept = {"machine": machine, "examples": {"one": found}, "notes": {"one": notes}}
+    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
+    (tmp_path / "bonus-examples.json").write_text(json.dumps(kept))
+    told = update_docs.example("one", "")
+    assert "| 200 | 50; 2 of 5 | 500; 2 of 5 |" in told
+    assert "with `XLA_FLAGS='--x'` seed 0 saw 111 bins with lbs" in told
+    assert "with 2 cores to use; both trainings together took 21 s of CPU at most" in told
+    assert "before the last changes to `Bonus`, saw the same" in told
+    earlier["with lbs"]["bins"] = [301, 500]
+    (tmp_path / "bonus-examples.json").write_text(json.dumps(kept))
+    assert "saw 301, 500 bins with lbs" in update_docs.example("one", "")
+
+
 def test_ratios_become_a_table_with_the_bonuses_behind_them(
     update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,9 +61,33 @@ def test_with_the_bonus_the_agent_sees_much_more(example: str) -> None:
     bins_without, flags_without, bins_with, flags_with = map(int, found.groups())
     assert bins_with >= COMPARED[example] * bins_without, printed
     assert flags_without == 0, printed
-    if example == "bonus_cleanrl_style.py":  # the others do not get there on every seed, or on every number of cores
+    if example == "bonus_cleanrl_style.py":  # the others do not get there on every seed, or however they are compiled
         assert flags_with > 0, printed
     assert seconds < MOST_SECONDS
+
+
+def test_what_examples_print_is_read_for_the_results_and_anything_else_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "scripts"))
+    script = importlib.import_module("bonus_examples")
+    alone = "without bonus  bins visited: 69 of 400   flag reached in 0 of 512 episodes, 0 of the last 20\n"
+    with_bonus = "with lbs       bins visited: 301 of 400   flag reached in 113 of 541 episodes, 20 of the last 20\n"
+    assert script.read(f"a warning\n{alone}{with_bonus}") == {
+        "without bonus": {"bins": 69, "bins_in_all": 400, "flags": 0, "episodes": 512},
+        "with lbs": {"bins": 301, "bins_in_all": 400, "flags": 113, "episodes": 541},
+    }
+    for printed in (alone, with_bonus, ""):
+        with pytest.raises(SystemExit, match="not two agents"):
+            script.read(printed)
+
+
+def test_examples_are_not_begun_without_stable_baselines3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "scripts"))
+    script = importlib.import_module("bonus_examples")
+    monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="make sb3"):
+        script.ready()
 
 
 def test_picture_shows_where_each_agent_has_been(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
