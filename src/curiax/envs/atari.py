@@ -1,0 +1,106 @@
+"""Atari games from pixels, by the Arcade Learning Environment.
+
+Bellemare et al. 2013; preprocessed as in the LBS paper's arcade experiments, after Burda et al. 2019: no sticky
+actions, the game's own minimal set of actions, 1 to 30 frames without action at the start, an action held for 4 frames,
+the maximum of the last two, grey, 84 x 84, four frames stacked, 4501 steps of the agent at most. Lives, reward and
+start are the game's own: no end at a lost life, no clipped reward, no button pressed at the start.
+
+Choices:
+
+* Grey is made of each of the two frames before the maximum is taken, as ale-py's own vector environment does it; the
+  released code takes the maximum of colours first.
+* Every game begins from the same state of the machine, and the number of frames without action is all that differs.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import ClassVar
+
+import equinox as eqx
+
+from .._errors import unknown
+from .._settings import Count, CountOrZero, Fraction
+from .._types import Axis, Discrete, Grid, Spec
+from ._emulator_worker import SIDE, STACK
+from ._emulators import EmulatorFleet, import_ale
+from ._host import AbstractHostTask
+
+#: The games of the paper, by ale-py's names.
+PAPER = (
+    *("beam_rider", "breakout", "montezuma_revenge", "pong"),
+    *("qbert", "riverraid", "seaquest", "space_invaders"),
+)
+#: Where in the machine's memory Montezuma's Revenge keeps the number of the room, and how many rooms its level has.
+ROOM, ROOMS = 3, 24
+
+
+class Atari(AbstractHostTask):
+    """A game of the Atari 2600; its score is the reward, which only `none` looks at.
+
+    In Montezuma's Revenge the rooms that were visited are counted.
+    """
+
+    game: str = eqx.field(static=True)
+    sticky: float = eqx.field(static=True)
+    noops: int = eqx.field(static=True)
+    skip: int = eqx.field(static=True)
+    spec: Spec = eqx.field(static=True)
+    grids: tuple[Grid, ...] = eqx.field(static=True)
+    budget: ClassVar[int] = 100_000_000
+
+    def __init__(
+        self,
+        *,
+        game: str = "breakout",
+        horizon: Count = 4501,
+        sticky: Fraction = 0.0,
+        noops: CountOrZero = 30,
+        skip: Count = 4,
+    ) -> None:
+        """Set up the task.
+
+        Args:
+            game: a game that ale-py has, as `breakout` or `space_invaders`.
+            horizon: steps of one episode at most (released code: the one after 4500).
+            sticky: chance that the machine repeats the last action instead (paper: 0).
+            noops: frames without action at the start: 1 to so many, drawn anew for each episode; 0 for none.
+            skip: frames that an action is held for.
+        """
+        self.game = known(game)
+        self.sticky, self.noops, self.skip = float(sticky), noops, skip
+        self.spec = Spec((SIDE, SIDE, STACK), Discrete(actions(self.game)), horizon)
+        rooms = Grid("rooms", (Axis("room", -0.5, ROOMS - 0.5, ROOMS),), "floor")
+        self.grids = (rooms,) if self.game == "montezuma_revenge" else ()
+
+    def require(self) -> None:
+        import_ale(f"atari:{self.game}")
+
+    def open(self, count: int, threads: int = 1) -> EmulatorFleet:
+        tracked = [ROOM] if self.grids else []
+        settings = {"game": self.game, "sticky": self.sticky, "noops": self.noops, "skip": self.skip}
+        return EmulatorFleet("atari", {**settings, "tracked": tracked}, count, threads, len(tracked))
+
+
+def known(game: str) -> str:
+    """A game by ale-py's name, whatever its spelling: Space Invaders, SpaceInvaders, space-invaders."""
+    roms = import_ale(f"atari:{game}").roms
+    names = {plain(name): name for name in roms.get_all_rom_ids()}
+    if plain(game) not in names:
+        raise unknown("game", game, names.values())
+    return names[plain(game)]
+
+
+def plain(name: str) -> str:
+    """A name without case and separators."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+@functools.cache
+def actions(game: str) -> int:
+    """How many actions a game knows."""
+    ale_py = import_ale(f"atari:{game}")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    ale = ale_py.ALEInterface()
+    ale.loadROM(str(ale_py.roms.get_rom_path(game)))
+    return len(ale.getMinimalActionSet())

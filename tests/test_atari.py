@@ -1,0 +1,236 @@
+"""Atari games: frames against ale-py's own; emulators in processes, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from curiax import SimulatorError, UsageError
+from curiax.envs import _emulator_worker, _emulators
+from curiax.envs._emulators import EmulatorFleet
+from curiax.envs.atari import PAPER, Atari, actions
+from curiax.testing.fleets import check_host_task
+
+ale_py = pytest.importorskip("ale_py")
+
+
+def seeds(count: int, first: int = 0) -> np.ndarray:
+    return np.arange(first, first + count, dtype=np.uint32)
+
+
+def opened(count: int = 2, processes: int = 1, **settings: Any) -> EmulatorFleet:
+    fleet = Atari(**settings).open(count, processes)
+    fleet.reset(seeds(count))
+    return fleet
+
+
+def vector(game: str, side: tuple[int, int], **options: Any) -> Any:
+    """ale-py's own vector environment of one game, set up as the paper's is."""
+    from ale_py.vector_env import AtariVectorEnv
+
+    usual = {"use_fire_reset": False, "reward_clipping": False, "repeat_action_probability": 0.0, "stack_num": 1}
+    return AtariVectorEnv(game, num_envs=1, img_height=side[0], img_width=side[1], **usual, **options)
+
+
+@pytest.mark.parametrize("game", ["breakout", "montezuma_revenge", "space_invaders"])
+def test_frames_are_those_of_ale_py(game: str) -> None:
+    """At the screen's own size every pixel, score and end is as in ale-py's vector environment, frame by frame."""
+    machine = _emulator_worker.Atari(game, sticky=0.0, noops=30, skip=4, tracked=[])
+    size = machine._last.shape
+    peer = vector(game, size, max_num_frames_per_episode=10**6)
+    first = peer.reset(seed=3)[0][0, 0]
+    small = np.zeros((84, 84), np.uint8)
+    # Which of the thirty beginnings ale-py drew is found by looking.
+    beginnings = []
+    for noops in range(30):
+        machine.reset(noops, small)
+        if np.array_equal(machine._last, first):
+            beginnings.append(noops)
+    assert beginnings, "no beginning of ours is ale-py's"
+    moves = np.random.default_rng(0).integers(actions(game), size=700)
+
+    def alike(start: int) -> int:
+        """Steps that went alike from this beginning, up to the game's end; 0 if some did not."""
+        peer.reset(seed=3)
+        machine.reset(start, small)
+        for count, move in enumerate(moves, start=1):
+            shown, reward, over, _, _ = peer.step(np.array([move]))
+            told = machine.step(int(move), small)
+            if told != (reward[0], over[0]) or not (over[0] or np.array_equal(shown[0, 0], machine._last)):
+                return 0
+            if over[0]:  # ale-py shows the next game already
+                return count
+        return len(moves)
+
+    # Several beginnings look alike where nothing moves at first; one of them goes on alike.
+    assert max(map(alike, beginnings)) >= 100
+
+
+def test_the_scaled_frame_is_a_triangle_filter() -> None:
+    """84 x 84 from 210 x 160: each pixel the mean of those around it, weighted by a triangle of its own width."""
+    rng = np.random.default_rng(0)
+    picture = rng.integers(0, 256, (210, 160), dtype=np.uint8)
+    frame = np.zeros((84, 84), np.uint8)
+    _emulator_worker.show(picture, frame)
+
+    def weights(size: int) -> np.ndarray:
+        scale = size / 84
+        centres = (np.arange(84) + 0.5) * scale
+        distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / scale
+        triangle = np.maximum(1.0 - distance, 0.0)
+        return triangle / triangle.sum(axis=1, keepdims=True)
+
+    expected = weights(210) @ picture.astype(np.float64) @ weights(160).T
+    assert np.abs(frame - expected).max() <= 1.0  # rounded twice, once for each axis
+
+
+def test_frames_are_near_those_that_ale_py_scales() -> None:
+    """Its filter is another; the difference is as the cards measured it, a grey level or two on average."""
+    fleet, peer = opened(1, noops=0), vector("breakout", (84, 84), noop_max=0)
+    shown = peer.reset(seed=0)[0][0, 0]
+    differences = [np.abs(shown.astype(float) - fleet.frame[0]).mean()]
+    for move in np.random.default_rng(1).integers(4, size=40):
+        shown = peer.step(np.array([move]))[0][0, 0]
+        fleet.step(np.array([move], np.int32), seeds(1))
+        differences.append(np.abs(shown.astype(float) - fleet.frame[0]).mean())
+    assert 0.0 < max(differences) < 2.5
+
+
+def test_it_keeps_the_contract_of_a_task() -> None:
+    check_host_task(Atari, game="pong")
+
+
+def test_the_stack_is_black_after_a_reset_and_then_fills() -> None:
+    fleet = opened(2, processes=2)
+    assert fleet.obs.shape == (2, 84, 84, 4)
+    assert fleet.obs.dtype == np.uint8
+    assert not fleet.obs[..., :3].any()
+    frames = [fleet.frame.copy()]
+    for t in range(5):
+        fleet.step(np.array([t % 4, 3], np.int32), seeds(2))
+        frames.append(fleet.frame.copy())
+    np.testing.assert_array_equal(fleet.obs, np.stack(frames[-4:], axis=-1))
+    other = fleet.obs[1].copy()
+    fleet.reset(seeds(2, 7), np.array([True, False]))
+    assert not fleet.obs[0, :, :, :3].any()
+    np.testing.assert_array_equal(fleet.obs[1], other)
+
+
+def test_games_begin_with_different_numbers_of_frames() -> None:
+    """All thirty beginnings occur, each as often as the others, and the seed alone says which."""
+    machine = _emulator_worker.Atari("breakout", sticky=0.0, noops=30, skip=4, tracked=[])
+    acted: list[int] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(machine_ale, name)
+
+        def act(self, action: Any) -> Any:
+            acted[-1] += 1
+            return machine_ale.act(action)
+
+    machine_ale, frame = machine._ale, np.zeros((84, 84), np.uint8)
+    machine._ale = Counting()  # pyright: ignore[reportAttributeAccessIssue]
+    for seed in range(60):
+        acted.append(0)
+        machine.reset(seed, frame)
+    assert sorted(acted) == sorted([*range(1, 31)] * 2)
+
+
+def test_a_game_ends_and_its_score_counts() -> None:
+    """Pong is lost 0 : 21 by one who does nothing: the rewards are -1, and they add up to the score."""
+    fleet, total = opened(1, game="pong"), 0.0
+    for _ in range(1200):
+        fleet.step(np.zeros(1, np.int32), seeds(1))
+        assert fleet.reward[0] in (-1.0, 0.0, 1.0)
+        total += fleet.reward[0]
+        if fleet.terminated[0]:
+            break
+    assert fleet.terminated[0]
+    assert total == -21.0
+
+
+def test_actions_of_the_paper_s_games() -> None:
+    counts = dict(zip(PAPER, (9, 4, 18, 6, 6, 18, 18, 6), strict=True))
+    assert {game: actions(game) for game in PAPER} == counts
+
+
+def test_rooms_of_montezuma() -> None:
+    """The game begins in room 1; the room is what the machine's memory says."""
+    fleet = opened(2, game="MontezumaRevenge")
+    np.testing.assert_array_equal(fleet.points, [[1.0], [1.0]])
+    (rooms,) = Atari(game="montezuma revenge").grids
+    assert rooms.nominal == 24
+    assert opened(1, game="pong").points.shape == (1, 0)
+
+
+def test_pictures_are_the_screen_s() -> None:
+    fleet = opened(3, processes=2)
+    picture = fleet.render(2, 160, 210)
+    assert picture.shape == (210, 160, 3)
+    assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 3
+
+
+@pytest.mark.parametrize("wrong", ["breakot", "Space Invader"])
+def test_unknown_games_are_named_with_the_nearest(wrong: str) -> None:
+    with pytest.raises(UsageError, match=r"unknown game .*Did you mean '(breakout|space_invaders)'"):
+        Atari(game=wrong)
+
+
+def test_without_ale_py_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
+    with pytest.raises(UsageError, match=r"'atari:pong' needs ale-py.*pip install 'curiax\[atari\]'"):
+        Atari(game="pong")
+
+
+def test_a_dead_emulator_is_told_at_once() -> None:
+    fleet = opened(4, processes=2)
+    fleet._processes[1].kill()
+    began = time.monotonic()
+    with pytest.raises(SimulatorError, match=r"process 1 ended with exit code -9 \(environments 2 to 3\).*continued"):
+        fleet.step(np.zeros(4, np.int32), seeds(4))
+    assert time.monotonic() - began < 2.0
+    assert all(process.poll() is not None for process in fleet._processes)
+
+
+def test_a_hanging_emulator_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _emulators.PATIENCE <= 5.0
+    monkeypatch.setattr(_emulators, "PATIENCE", 0.5)
+    fleet = opened(2, processes=2)
+    os.kill(fleet._processes[0].pid, signal.SIGSTOP)
+    with pytest.raises(SimulatorError, match=r"process 0 gave no answer within 0.5 s \(environment 0\)"):
+        fleet.step(np.zeros(2, np.int32), seeds(2))
+    assert all(process.poll() is not None for process in fleet._processes)
+
+
+def test_an_error_inside_an_emulator_is_passed_on() -> None:
+    fleet = opened(1)
+    with pytest.raises(SimulatorError, match=r"emulators of 'breakout' failed \(environment 0\): IndexError"):
+        fleet.step(np.full(1, 99, np.int32), seeds(1))
+    fleet.step(np.zeros(1, np.int32), seeds(1))  # nothing is lost
+
+
+def test_nothing_is_left_behind() -> None:
+    fleet = opened(2, processes=2)
+    processes = fleet._processes
+    folder = _emulators.shared_folder()
+    assert folder is None or not list(Path(folder).glob("curiax-*"))
+    del fleet
+    gc.collect()
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_a_state_that_does_not_fit_is_refused() -> None:
+    fleet = opened(2)
+    state = fleet.state()
+    with pytest.raises(ValueError, match="machines has"):
+        fleet.restore({**state, "machines": state["machines"][:-1]})
+    with pytest.raises(ValueError, match="stack is"):
+        fleet.restore({**state, "stack": state["stack"][:1]})
