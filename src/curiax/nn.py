@@ -75,6 +75,25 @@ def torch_uniform(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[
     return rng.uniform(-bound, bound, (inputs, outputs)), rng.uniform(-bound, bound, outputs)
 
 
+def glorot_uniform(places: int = 1) -> Init:
+    """TensorFlow's default: weight uniform in ±√(6 / (inputs + outputs)), zero bias.
+
+    Of a convolution the inputs are those of all `places` of a patch already; the outputs are counted as often.
+    """
+
+    def draw(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+        bound = (6.0 / (inputs + places * outputs)) ** 0.5
+        return rng.uniform(-bound, bound, (inputs, outputs)), np.zeros(outputs)
+
+    return draw
+
+
+def unit_columns(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gaussian weight, the column of each output scaled to length 1; zero bias."""
+    weight = rng.standard_normal((inputs, outputs))
+    return weight / np.sqrt(np.sum(weight**2, axis=0)), np.zeros(outputs)
+
+
 def orthogonal(gain: float) -> Init:
     """Orthogonal weight times `gain`, zero bias."""
 
@@ -185,6 +204,50 @@ class Conv(eqx.Module):
         tall = jnp.concatenate([image[i : i + rows : step] for i in places], axis=-1)
         patches = jnp.concatenate([tall[:, j : j + columns : step] for j in places], axis=-1)
         return patches @ self.weight + self.bias
+
+
+class Deconv(eqx.Module):
+    """The transpose of a convolution: each pixel adds a square patch to a larger image, patches `stride` apart.
+
+    One matrix product makes all patches; they are added up in blocks of `stride` x `stride`, a few shifted images, for
+    the reasons that `Conv` has.
+    """
+
+    weight: Float[Array, "inputs patch"]
+    bias: Float[Array, " outputs"]
+    side: int = eqx.field(static=True)
+    stride: int = eqx.field(static=True)
+
+    def __init__(
+        self, inputs: int, outputs: int, side: int, stride: int = 1, *, key: Source, init: Init = torch_uniform
+    ) -> None:
+        patch = side * side * outputs
+        _spend(inputs, patch)
+        # The scale is that of the convolution that this is the transpose of, as in PyTorch.
+        weight, bias = init(generator(key), patch, inputs)
+        self.weight = jnp.asarray(weight.T, jnp.float32)
+        self.bias = jnp.asarray(np.resize(bias, outputs), jnp.float32)
+        self.side, self.stride = side, stride
+
+    def size(self, length: int) -> int:
+        """How many pixels a side of so many makes."""
+        return self.stride * (length - 1) + self.side
+
+    def __call__(self, image: Float[Array, "height width inputs"]) -> Float[Array, "rows columns outputs"]:
+        (rows, columns), step, outputs = image.shape[:2], self.stride, self.bias.shape[0]
+        blocks = -(-self.side // step)
+        patches = (image @ self.weight).reshape(rows, columns, self.side, self.side, outputs)
+        rest = blocks * step - self.side
+        patches = jnp.pad(patches, ((0, 0), (0, 0), (0, rest), (0, rest), (0, 0)))
+        patches = patches.reshape(rows, columns, blocks, step, blocks, step, outputs)
+        whole = sum(
+            jnp.pad(patches[:, :, i, :, j], ((i, blocks - 1 - i), (j, blocks - 1 - j), (0, 0), (0, 0), (0, 0)))
+            for i in range(blocks)
+            for j in range(blocks)
+        )
+        tall, wide = (rows + blocks - 1) * step, (columns + blocks - 1) * step
+        large = jnp.transpose(jnp.asarray(whole), (0, 2, 1, 3, 4)).reshape(tall, wide, outputs)
+        return large[: self.size(rows), : self.size(columns)] + self.bias
 
 
 def max_pool(image: Float[Array, "height width channels"]) -> Float[Array, "rows columns channels"]:

@@ -14,6 +14,7 @@ from .re3 import RE3
 from .ride import RIDE
 from .rnd import RND
 from .simhash import SimHashCounts
+from .surprisal import Surprisal
 from .vime import VIME
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "NovelD",
     "Random",
     "SimHashCounts",
+    "Surprisal",
     "explanation",
     "score",
     "start_memory",

@@ -69,9 +69,18 @@ class InverseDynamics(eqx.Module):
     inverse: MLP
     spec: Spec = eqx.field(static=True)
 
-    def __init__(self, spec: Spec, size: int, width: int, *, key: Source, inverse_layers: int = 1) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        size: int,
+        width: int,
+        *,
+        key: Source,
+        inverse_layers: int = 1,
+        encoder: MLP | CNN | None = None,
+    ) -> None:
         rng = generator(key)
-        self.encoder = network(spec, [width, width], size, key=rng)
+        self.encoder = network(spec, [width, width], size, key=rng) if encoder is None else encoder
         self.inverse = MLP([2 * size, *[width] * inverse_layers, spec.action.size], key=rng)
         self.spec = spec
 

@@ -16,8 +16,10 @@ Choices, where the paper is open or its released code differs from it:
 * `bonus="mean"` pays the mean squared distance of the two means instead of the KL, `"kl+nll"` adds the
   reconstruction's negative log-likelihood at the posterior mean: both flags exist, off, in the released code.
 * Images: s and s′ pass through convolutions of their own, which train; layers have LeakyReLU. What is reconstructed
-  are 128 (MNIST) or 512 random features of s′, standardised once; `target="pixels"` reconstructs s′ itself, by the same
-  linear layer. Which of the two the paper's MNIST task was run with is not known.
+  are 128 (MNIST) or 512 random features of s′, standardised once; `target="pixels"` reconstructs s′ itself. Which of
+  the two the paper's MNIST task was run with is not known.
+* `decoder=None`: pixels of images with sides of at least 36 come from transposed convolutions that mirror the
+  encoder's (paper, appendix on arcade games), all else from one linear layer (released code).
 * β is 0.1 on deterministic and 2 on noisy control tasks in the paper; the preset in force sets it. A noise
   dimension of variance v in the normalised observation is encoded, and paid for, exactly when β < v.
 """
@@ -32,11 +34,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._dist import LOG_2PI, DiagGaussian
+from .._errors import UsageError
 from .._settings import Count, NonNegative
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import MLP, Linear, Source, generator, join, softplus
 from ._base import AbstractCuriosity, Memory, Terms
-from .encoders import Eye, activation_for, default_width, feature_count
+from .encoders import NATURE, Eye, Mirror, activation_for, default_width, feature_count, stack_for
 from .features import Target
 
 
@@ -73,7 +76,8 @@ class LBS(AbstractCuriosity):
     prior_head: GaussianHead
     posterior_trunk: MLP
     posterior_head: GaussianHead
-    reconstruction: Linear
+    reconstruction: Linear | Mirror
+    latents: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
     beta: float = eqx.field(static=True)
     bonus: str = eqx.field(static=True)
@@ -90,6 +94,7 @@ class LBS(AbstractCuriosity):
         width: Count | None = None,
         latent_size: Count | None = None,
         target: Literal["features", "pixels"] = "features",
+        decoder: Literal["linear", "mirror"] | None = None,
     ) -> None:
         """Build the networks.
 
@@ -102,7 +107,12 @@ class LBS(AbstractCuriosity):
             width: hidden units in each layer; None takes 32, for images the number of their features.
             latent_size: number of latents; None takes the observation's size, for images the number of their features.
             target: what is reconstructed of an image: random `features`, or its `pixels`; a vector is itself.
+            decoder: what reconstructs: a `linear` layer, or, of an image's pixels, the `mirror` of the convolutions;
+                None takes the mirror for large images.
         """
+        drawn = spec.image and target == "pixels"
+        if decoder == "mirror" and not drawn:
+            raise UsageError("method.decoder = 'mirror' draws pixels of images: set method.target = 'pixels'.")
         rng = generator(key)
         width, activation = width or default_width(spec), activation_for(spec)
         self.eye, self.next_eye = Eye(spec, key=rng), Eye(spec, key=rng)
@@ -114,8 +124,9 @@ class LBS(AbstractCuriosity):
         inputs = (width if posterior == "trunk" else seen) + self.next_eye.size
         self.posterior_trunk = MLP([inputs, width, width], key=rng, activation=activation, activate_last=True)
         self.posterior_head = GaussianHead(width, latents, key=rng)
-        self.reconstruction = Linear(latents, self.target.size, key=rng)
-        self.spec, self.beta, self.bonus, self.posterior = spec, beta, bonus, posterior
+        mirrored = decoder == "mirror" or (decoder is None and drawn and stack_for(spec) is NATURE)
+        self.reconstruction = Mirror(spec, latents, key=rng) if mirrored else Linear(latents, self.target.size, key=rng)
+        self.latents, self.spec, self.beta, self.bonus, self.posterior = latents, spec, beta, bonus, posterior
 
     def beliefs(self, t: Transition) -> tuple[DiagGaussian, DiagGaussian]:
         """The posterior q(z′|s,a,s′) and the prior p(z′|s,a)."""
@@ -125,7 +136,7 @@ class LBS(AbstractCuriosity):
         return self.posterior_head(g), self.prior_head(h)
 
     def nll(self, z: Float[Array, " latents"], t: Transition) -> Scalar:
-        """−log N(s′; W z + b, I); of an image, what `target` makes of s′."""
+        """−log N(s′; d(z), I), d(z) = W z + b or the mirror; of an image, what `target` makes of s′."""
         error = self.reconstruction(z) - self.target(t.next_obs)
         return 0.5 * jnp.sum(error**2) + 0.5 * LOG_2PI * error.size
 
@@ -138,7 +149,7 @@ class LBS(AbstractCuriosity):
         return memory, q.kl(p)
 
     def draw(self, key: PRNGKey) -> PyTree:
-        return jax.random.normal(key, (self.reconstruction.weight.shape[0],))
+        return jax.random.normal(key, (self.latents,))
 
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
         q, p = self.beliefs(t)

@@ -29,6 +29,7 @@ from ..curiosity import (
     NovelD,
     Random,
     SimHashCounts,
+    Surprisal,
 )
 from ..envs import AbstractAnyTask, AntMaze, GymnasiumTask, HalfCheetah, MountainCar, NoisyMNIST
 from ..envs.gymnasium_task import find_modules_here
@@ -73,8 +74,14 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("e3b", E3B, "features that point where the episode has not been, in inverse-dynamics features"),
         MethodEntry("noveld", NovelD, "rise of random network distillation's error, at first visits of the episode"),
         MethodEntry("simhash", SimHashCounts, "count of the state's hash: one over its root"),
+        MethodEntry("surprisal", Surprisal, "error of predicting random features of the next state"),
         MethodEntry("random", Random, "uniformly random actions, no learning"),
         MethodEntry("none", NoBonus, "plain PPO on the task's own reward"),
+        MethodEntry(
+            "surprisal-idf", Surprisal, "surprisal in inverse-dynamics features", {"method.features": "inverse"}
+        ),
+        MethodEntry("surprisal-vae", Surprisal, "surprisal in an autoencoder's features", {"method.features": "vae"}),
+        MethodEntry("surprisal-pixels", Surprisal, "surprisal in pixels themselves", {"method.features": "pixels"}),
         MethodEntry("ride-no-count", RIDE, "ablation: RIDE without the episodic count", {"method.count": False}),
         MethodEntry("ngu-no-count", NGU, "ablation: NGU without episodic novelty, i.e. RND", {"method.count": False}),
         MethodEntry("lbs-mean", LBS, "ablation: LBS paying the distance of the means only", {"method.bonus": "mean"}),
