@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import _thread
-import contextlib
+import copy
 import functools
 import json
+import pickle
 import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ def trained(method: str) -> tuple[Bonus, dict[str, float]]:
     return bonus, bonus.update()
 
 
-def copy(bonus: Bonus) -> Bonus:
+def copied(bonus: Bonus) -> Bonus:
     twin = made(bonus.method)
     twin.state = bonus.state
     return twin
@@ -94,7 +93,7 @@ def test_every_method_pays_and_learns(method: str) -> None:
     assert bonus.seen == 0
     assert all(np.isfinite(value) for value in report.values())
     rollout = steps(rng, 4, N)
-    one, other = copy(bonus), copy(bonus)
+    one, other = copied(bonus), copied(bonus)
     networks = [np.asarray(x) for x in leaves(one.state.model)]
     whole = one.reward(**rollout)
     assert whole.shape == (4, N)
@@ -246,7 +245,7 @@ def test_what_is_a_repeat_and_what_is_the_next_step() -> None:
 @pytest.mark.parametrize("method", METHOD_NAMES)
 def test_only_asking_changes_nothing(method: str) -> None:
     """`record=False`: an evaluation leaves memories, statistics and what waits for training as they were."""
-    bonus = copy(trained(method)[0])
+    bonus = copied(trained(method)[0])
     before, asked = bits(bonus), steps(np.random.default_rng(5), 4, N)
     paid = bonus.reward(**asked, record=False)
     assert bits(bonus) == before
@@ -534,7 +533,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_bad_input_is_refused_and_changes_nothing(case: str) -> None:
-    bonus = copy(trained("ngu")[0])
+    bonus = copied(trained("ngu")[0])
     good = steps(np.random.default_rng(13), N)
     bonus.reward(**good)
     before, (wrong, message) = bits(bonus), WRONG[case]
@@ -602,7 +601,7 @@ def test_a_model_that_runs_away_is_named_and_nothing_changes() -> None:
     with pytest.raises(NonFiniteError, match=r"update: training 'rnd' gave NaN.*nothing was changed"):
         bonus.update()
     assert bits(bonus) == before
-    wild = copy(trained("rnd")[0])
+    wild = copied(trained("rnd")[0])
     broken = eqx.tree_at(lambda s: s.model.distillation.predictor.layers[-1].bias, wild.state, jnp.full(32, jnp.inf))
     wild.state = broken
     before = bits(wild)
@@ -612,42 +611,111 @@ def test_a_model_that_runs_away_is_named_and_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize("method", ["ngu", "re3", "e3b"])
-def test_steps_written_into_the_memory_itself(method: str) -> None:
-    """A single step goes into the memory where it is: a state taken before stays whole, and a refused one stays out."""
+def test_a_step_that_fails_leaves_the_memory(method: str) -> None:
+    """States that were taken before stay whole however many steps follow; one that is refused leaves no trace."""
     rng = np.random.default_rng(15)
-    bonus = copy(trained(method)[0])
+    bonus = copied(trained(method)[0])
     before, was = bonus.state, bits(bonus)
-    only_asked = steps(rng, N)
-    bonus.reward(**only_asked, record=False)
+    bonus.reward(**steps(rng, N), record=False)
     assert bits(bonus) == was
-    first = steps(rng, N)
-    paid = bonus.reward(**first)
-    bonus.discard()
-    bonus.state = before
-    assert bits(bonus) == was
-    assert np.array_equal(bonus.reward(**first), paid)
-    # Every network's outputs infinite: no bonus is sound, and an episode that ends with such a step is not cut off.
-    wild = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan) if eqx.is_inexact_array(x) else x, bonus.state.model)
-    bonus.state = eqx.tree_at(lambda s: s.model, bonus.state, wild)
+    more = [steps(rng, N) for _ in range(4)]
+    paid = [bonus.reward(**each) for each in more]
+    for _ in range(2):  # what is put in is not used up, either
+        bonus.discard()
+        bonus.state = before
+        assert bits(bonus) == was
+        assert [each.tobytes() for each in paid] == [bonus.reward(**each).tobytes() for each in more]
+    assert [np.asarray(x).tobytes() for x in leaves(before)] == was
+    # Every network's outputs NaN: no bonus is sound, and an episode that ends with such a step is not cut off.
+    sane = bonus.state
+    wild = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan) if eqx.is_inexact_array(x) else x, sane.model)
+    bonus.state = eqx.tree_at(lambda s: s.model, sane, wild)
     was = bits(bonus)
-    with pytest.raises(NonFiniteError, match="nothing was changed"):
-        bonus.reward(**{**steps(rng, N), "terminated": np.ones(N, bool)})
+    for _ in range(3):
+        with pytest.raises(NonFiniteError, match="nothing was changed"):
+            bonus.reward(**{**steps(rng, N), "terminated": np.ones(N, bool)})
+        assert bits(bonus) == was
+
+
+def test_two_memories_in_turn_are_as_good_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps, rollouts, questions, resets and failures in any order, with and without the memory that lags behind."""
+    plain, quick = copied(trained("re3")[0]), copied(trained("re3")[0])
+    monkeypatch.setattr(plain, "_spares", False)
+    rng, used = np.random.default_rng(18), 0
+    for turn in range(100):
+        kind = rng.choice(["step", "step", "step", "rollout", "ask", "forget", "fail", "update"])
+        asked = steps(rng, 3, N) if kind == "rollout" else steps(rng, N)
+        used += bool(quick._behind) and kind == "step"
+        answers = []
+        for bonus in (plain, quick):
+            if kind == "forget":
+                bonus.forget()
+            elif kind == "update":
+                bonus.update()
+            elif kind == "fail" and quick._behind:
+                with monkeypatch.context() as patched:
+                    patched.setattr("curiax.integrations.bonus.LIMIT", -1.0)
+                    with pytest.raises(NonFiniteError):
+                        bonus.reward(**asked)
+            else:
+                answers.append(bonus.reward(**asked, record=kind != "ask"))
+        assert len({answer.tobytes() for answer in answers}) <= 1, (turn, kind)
+        assert bits(plain) == bits(quick), (turn, kind)
+    assert used > 10
+
+
+def test_one_bonus_in_many_threads() -> None:
+    """Two that step and one that saves: every step is counted once, and nothing breaks."""
+    bonus, failures = copied(trained("re3")[0]), []
+    asked = [steps(np.random.default_rng(seed), 40, N) for seed in (1, 2)]
+
+    def walk(rollout: dict[str, Any]) -> None:
+        try:
+            for t in range(40):
+                bonus.reward(**{name: part[t] for name, part in rollout.items()})
+                assert all(np.isfinite(x).all() for x in leaves(bonus.state.learner.memory))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=walk, args=(each,)) for each in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert bonus.seen == 80 * N
+    assert (np.asarray(bonus.state.learner.memory.written) == 4 + 80).all()
+
+
+@pytest.mark.parametrize("method", ["lbs", "re3"])
+def test_copies_go_their_own_ways(method: str) -> None:
+    rng = np.random.default_rng(20)
+    bonus = copied(trained(method)[0])
+    bonus.reward(**steps(rng, N))
+    twin, other = copy.copy(bonus), copy.deepcopy(bonus)
+    assert bits(twin) == bits(other) == bits(bonus)
+    asked, was = [steps(rng, N) for _ in range(3)], bits(bonus)
+    paid = [twin.reward(**each).tobytes() for each in asked]
     assert bits(bonus) == was
+    assert paid == [other.reward(**each).tobytes() for each in asked] == [bonus.reward(**x).tobytes() for x in asked]
+    assert twin.update() == other.update() == bonus.update()
+    with pytest.raises(TypeError, match=r"not pickled: save\(\) writes it"):
+        pickle.dumps(bonus)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one that comes while JAX collects
-def test_an_interrupt_leaves_the_memory() -> None:
-    """Ctrl-C while a step is written into the memory: the memory is there afterwards, with the step or without it."""
-    bonus, asked = copy(trained("re3")[0]), steps(np.random.default_rng(18), 50, N)
-    for delay in np.random.default_rng(19).uniform(0.0, 5e-3, 100):
-        timer = threading.Timer(float(delay), _thread.interrupt_main)
-        with contextlib.suppress(KeyboardInterrupt):
-            timer.start()
-            for t in range(50):
-                bonus.reward(**{name: part[t] for name, part in asked.items()})
-            timer.join()
-            time.sleep(1.0)  # where it comes, at the latest
-        assert not any(array.is_deleted() for array in leaves(bonus.state))
+def test_going_back_and_calibrating_forget_the_last_question() -> None:
+    """The same question after either is a new one: asked anew, and remembered."""
+    bonus, asked = copied(trained("e3b")[0]), steps(np.random.default_rng(21), N)
+    start = bonus.state
+    first = bonus.reward(**asked)
+    after = bits(bonus)[: len(leaves(start))]
+    bonus.discard()
+    bonus.state = start
+    assert np.array_equal(bonus.reward(**asked), first)
+    assert bits(bonus)[: len(leaves(start))] == after  # remembered again
+    shifted = 3.0 + 0.1 * np.random.default_rng(22).normal(size=(500, 3)).astype(np.float32)
+    bonus.calibrate(shifted)
+    assert not np.array_equal(bonus.reward(**asked, record=False), first)
 
 
 def test_state_of_another_is_refused() -> None:

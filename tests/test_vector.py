@@ -151,6 +151,20 @@ def test_the_phase_of_updates_is_saved(tmp_path: Path) -> None:
     assert (other.bonus.updates, other.bonus.seen) == (1, 0)
 
 
+def test_episodes_under_way_are_broken_off_by_restoring(tmp_path: Path) -> None:
+    """What is remembered of an episode belongs to environments that are not here."""
+    one, other = (
+        CuriousVectorEnv(SyncVectorEnv([lambda k=k: Clock(k) for k in range(N)]), Noted("ride", horizon=4))
+        for _ in range(2)
+    )
+    one.reset()
+    one.step(np.array([0, 0]))
+    one.save(tmp_path / "bonus")
+    other.restore(tmp_path / "bonus")
+    assert one.bonus.state.learner.memory.written.tolist() == [1, 1]
+    assert other.bonus.state.learner.memory.written.tolist() == [0, 0]
+
+
 def test_a_refused_step_has_not_happened() -> None:
     """An action outside the space moves no environment, and no transition is made up of what is on both sides of it."""
     envs = wrapped(AutoresetMode.SAME_STEP)

@@ -38,7 +38,8 @@ class AbstractCuriosity(eqx.Module):
     nonnegative: ClassVar[bool] = False
     #: True when all transitions of a batch must see the same random draw (a Bayesian network's weights).
     shares_key: ClassVar[bool] = False
-    #: True if `reward` itself leaves the memory as it is where `t.valid` is False: spares a large memory a copy.
+    #: True if copies of a large memory are to be spared: `reward` itself then leaves it as it is where `t.valid` is
+    #: False, and `caught_up` is there.
     spares_memory: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -63,6 +64,15 @@ class AbstractCuriosity(eqx.Module):
     def forget(self, memory: Memory) -> Memory:
         """What is left of the memory when an episode ends: by default a fresh one."""
         return self.memory()
+
+    def caught_up(self, behind: Memory, memory: Memory) -> Memory:
+        """`memory`, by writing into `behind`, which is the same as it was one `reward` earlier.
+
+        Only asked of methods with `spares_memory`. A `Bonus` that is asked step by step has two memories and writes
+        into them in turn: what changed last into the one that is behind, then what is new. Neither is ever copied, and
+        the one in force stays whole until the step has succeeded.
+        """
+        raise NotImplementedError
 
     def explain(self, t: Transition, *, key: PRNGKey) -> Terms:
         """What the bonus of one transition is made of, averaged over each rollout in the metrics."""

@@ -97,6 +97,10 @@ class RE3(AbstractCuriosity):
     def forget(self, memory: Memory) -> Memory:
         return memory
 
+    def caught_up(self, behind: Memory, memory: Memory) -> Memory:
+        slot = (memory.written - 1) % self.capacity
+        return RE3Memory(behind.entries.at[slot].set(memory.entries[slot]), memory.written)
+
     def reward(self, memory: Memory, t: Transition, *, key: PRNGKey) -> tuple[Memory, Scalar]:
         y = self.encoder(self.target(t.next_obs))
         distances = jnp.sum((memory.entries - y) ** 2, axis=-1)

@@ -7,15 +7,14 @@ and every call either replaces it whole or leaves it alone.
 
 from __future__ import annotations
 
+import functools
 import math
-import signal
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -35,6 +34,19 @@ from ..experiments.spec import plain
 from . import spaces
 from .bonus_programs import BonusState, Steps, cut, frame_of, programs, rounded
 from .spaces import Actions, Observations
+
+Done = TypeVar("Done", bound=Callable[..., Any])
+
+
+def one_at_a_time(method: Done) -> Done:
+    """A method of `Bonus` that no other thread may interleave with."""
+
+    @functools.wraps(method)
+    def alone(self: Bonus, *args: Any, **options: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **options)
+
+    return cast(Done, alone)
 
 
 class Asked(NamedTuple):
@@ -85,7 +97,7 @@ class Bonus:
         **settings: Any,
     ) -> None:
         entry = find_method(method)
-        self.method = entry.name
+        self.method, self._cls = entry.name, entry.cls
         self.observation_space, self.action_space = observation_space, action_space
         self._observations, self._actions = Observations.of(observation_space), Actions.of(action_space)
         self.num_envs, self.waiting = count("num_envs", num_envs), count("waiting", waiting)
@@ -117,6 +129,10 @@ class Bonus:
         self._programs = programs(self._frame)
         #: The state, taken apart: putting it together at each step would take longer than paying.
         self._arrays, self._memory = self._frame.apart(state)
+        #: Memories as they were one step ago, if that was all that happened since: a program may use them up.
+        self._behind: list[list[jax.Array]] = []
+        self._spares = bool(self._memory) and model.spares_memory
+        self._lock = threading.RLock()
         self._updates = 0
         self._waiting: list[tuple[Steps, np.ndarray]] = []
         self._count = 0
@@ -129,13 +145,40 @@ class Bonus:
             f"{self.seen} transitions waiting>"
         )
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Bonus:
+        """Another Bonus that goes on from here by itself."""
+        twin = Bonus(
+            self._cls,
+            self.observation_space,
+            self.action_space,
+            num_envs=self.num_envs,
+            seed=self.seed,
+            learner=self.learner,
+            normalise_obs=self.normalise_obs,
+            horizon=self.horizon,
+            waiting=self.waiting,
+            **self.settings,
+        )
+        twin.method = self.method
+        with self._lock:
+            twin.put(self.state, self.waiting_steps())
+        return twin
+
+    def __copy__(self) -> Bonus:
+        return self.__deepcopy__({})
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Bonus is not pickled: save() writes it to a file, Bonus.load() reads it again.")
+
     @property
+    @one_at_a_time
     def state(self) -> BonusState:
         """Everything that was learnt and is remembered; assign it to go back. Transitions that wait are not in it."""
-        # A copy of the memories: the next step is written into those that are here.
+        # A copy of the memories: those that are here are written into, one step late.
         return self._frame.whole(self._arrays, [jnp.array(array) for array in self._memory])
 
     @state.setter
+    @one_at_a_time
     def state(self, value: BonusState) -> None:
         mine, theirs = (eqx.filter(x, eqx.is_array) for x in (self.state, value))
         same = jax.tree.structure(mine) == jax.tree.structure(theirs)
@@ -145,7 +188,7 @@ class Bonus:
         ):
             raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
         self._arrays, memory = self._frame.apart(value)
-        self._memory = [jnp.array(array) for array in memory]
+        self._remember([jnp.array(array) for array in memory])
         self._updates, self._asked = int(value.updates), None
 
     @property
@@ -175,6 +218,7 @@ class Bonus:
             "waiting": self.waiting,
         }
 
+    @one_at_a_time
     def reward(
         self,
         obs: Any,
@@ -209,8 +253,10 @@ class Bonus:
         # A single step may happen twice: where nothing moves, or an episode has one step. A rollout hardly does.
         if last is not None and last.steps.same(steps) and (steps.length > 1 or not last.steps.goes_on(steps)):
             return last.paid.reshape(lead).copy()
-        raw, paid = self._pay(steps, record)
+        memory, raw, paid = self._pay(steps, record)
         if record:
+            step_by_step = steps.length == 1 and self._spares
+            self._remember(memory, self._memory if step_by_step else None)
             self._asked = Asked(steps, paid)
             self._keep(steps, raw)
         return paid.reshape(lead).copy()
@@ -225,6 +271,7 @@ class Bonus:
             )
         self._actions.read("action", array, self._there(valid, shape[:1]))
 
+    @one_at_a_time
     def update(self) -> dict[str, float]:
         """Train on everything seen since the last update; what the method reports of it, as its loss.
 
@@ -255,10 +302,12 @@ class Bonus:
         self.discard()
         return {name: float(value) for name, value in report.items()}
 
+    @one_at_a_time
     def discard(self) -> None:
         """Drop the transitions that wait for the next update."""
         self._waiting, self._count, self._asked = [], 0, None
 
+    @one_at_a_time
     def calibrate(self, obs: Any) -> None:
         """Let the statistics of observations start with these, before the first bonus is paid.
 
@@ -285,6 +334,7 @@ class Bonus:
         self._arrays = self._programs.calibrate(self._memory, self._arrays, kept[index], where)
         self._asked = None
 
+    @one_at_a_time
     def forget(self, which: Any = None) -> None:
         """Say that the episodes of these environments were broken off: by default those of all.
 
@@ -301,14 +351,16 @@ class Bonus:
         self._asked = None
         if self._frame.memories and mask.any():
             state = self._frame.whole(self._arrays, self._memory)
-            self._memory = jax.tree.leaves(cut(state.model, state.learner.memory, mask))
+            self._remember(jax.tree.leaves(cut(state.model, state.learner.memory, mask)))
 
+    @one_at_a_time
     def save(self, path: str | Path) -> None:
         """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
         from . import bonus_file
 
         bonus_file.write(path_of(path), self)
 
+    @one_at_a_time
     def restore(self, path: str | Path) -> None:
         """Put what `save` wrote into this Bonus, which must be of the same method, spaces and settings."""
         from . import bonus_file
@@ -328,6 +380,7 @@ class Bonus:
 
         return bonus_file.read(path_of(path), method)
 
+    @one_at_a_time
     def waiting_steps(self, *, example: bool = False) -> dict[str, np.ndarray]:
         """The transitions that wait, by name, `[T, N, ...]`, and their raw bonus; as an `example`, one of zeros."""
         if example:
@@ -346,6 +399,7 @@ class Bonus:
         named = dict(zip(Steps._fields, map(np.concatenate, steps), strict=True))
         return {**named, "raw": np.concatenate([raw for _, raw in parts])}
 
+    @one_at_a_time
     def put(self, state: BonusState, waiting: Mapping[str, np.ndarray]) -> None:
         """Take a state and transitions that wait, as `state` and `waiting_steps` give them."""
         self.state = state
@@ -401,8 +455,8 @@ class Bonus:
         """Which steps are steps: without a word all of them."""
         return np.ones(lead, bool) if valid is None else spaces.flags("valid", valid, lead)
 
-    def _pay(self, steps: Steps, record: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The raw bonus and the paid one; unless it is refused, the steps are remembered if asked to."""
+    def _pay(self, steps: Steps, record: bool) -> tuple[list[jax.Array], np.ndarray, np.ndarray]:
+        """Memories after the steps, the raw bonus and the paid one; nothing is changed."""
         length = rounded(steps.length)
         padded = steps.long(length)
         if length > steps.length:
@@ -411,22 +465,21 @@ class Bonus:
                 valid=padded.valid & there, terminated=padded.terminated & there, truncated=padded.truncated & there
             )
         given = (self._memory, self._arrays, self._root, padded)
-        if record and length == 1 and self._memory:
-            # The call uses the old memories up: an interrupt before the new ones are here would leave none.
-            with uninterrupted():
-                self._memory, told = self._programs.pay_step(*given)
-            memory = self._memory
+        if record and length == 1 and self._behind:
+            memory, told = self._programs.pay_step(self._behind.pop(), *given)
         else:
             memory, told = self._programs.pay(*given)
-        raw, paid = np.asarray(told)[:, : steps.length]
+        raw, paid = np.asarray(told, np.float32)[:, : steps.length]
         if not (np.abs(raw) < LIMIT).all():
             raise NonFiniteError(
                 f"reward: {self.method!r} gave {COMPUTED} (at {spaces.place(~(np.abs(raw) < LIMIT), 2)}); nothing was "
                 "changed. Calibrate with typical observations, or lower learner.learning_rate."
             )
-        if record:
-            self._memory = memory
-        return raw, paid
+        return memory, raw, paid
+
+    def _remember(self, memory: list[jax.Array], behind: list[jax.Array] | None = None) -> None:
+        """Take these memories, and those of the step before where the next step may write into them."""
+        self._memory, self._behind = memory, [] if behind is None else [behind]
 
     def _keep(self, steps: Steps, raw: np.ndarray) -> None:
         """Put transitions aside for the next update, the oldest dropped where there are too many."""
@@ -453,27 +506,6 @@ class Bonus:
             rows -= gone
             self._waiting[:1] = [(Steps(*(x[gone:] for x in first)), first_raw[gone:])] if gone < first.length else []
         return True
-
-
-class uninterrupted:
-    """Ctrl-C comes after the block, not inside it; only the main thread hears of it. Made for a step: microseconds."""
-
-    def __enter__(self) -> None:
-        self._came: tuple[int, FrameType | None] | None = None
-        here = threading.current_thread() is threading.main_thread()
-        # None is a handler that is not Python's, and that Python could not put back.
-        self._before = signal.getsignal(signal.SIGINT) if here else None
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._take)
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        self._came = number, frame
-
-    def __exit__(self, *error: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            if self._came is not None and callable(self._before):
-                self._before(*self._came)
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int = 2**31 - 1) -> int:

@@ -158,13 +158,15 @@ def programs(frame: Frame) -> Programs:
                 paid = jnp.clip(paid, -clip, clip)
         return jax.tree.leaves(after), jnp.stack([raw, paid])
 
-    def pay_step(memory: list[Array], arrays: list[Array], root: PRNGKey, steps: Steps) -> tuple[list[Array], Array]:
-        """The same of one step, written into the very memories that came in; an unsound bonus leaves them alone."""
+    def pay_step(
+        behind: list[Array], memory: list[Array], arrays: list[Array], root: PRNGKey, steps: Steps
+    ) -> tuple[list[Array], Array]:
+        """The same of one step, written into memories that are one step behind; those in force are only read."""
+        state = frame.whole(arrays, memory)
         _, told = pay(memory, arrays, root, steps)
-        sound = all_within(told[0])
-        # The compiler computes once what both have in common.
-        masks = {name: getattr(steps, name) & sound for name in ("valid", "terminated", "truncated")}
-        return pay(memory, arrays, root, steps._replace(**masks))[0], told
+        older = frame.whole(arrays, behind).learner.memory
+        same = jax.vmap(state.model.caught_up)(older, state.learner.memory)
+        return pay(jax.tree.leaves(same), arrays, root, steps)[0], told
 
     def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
         """The state that has seen these observations, but not learnt from them.

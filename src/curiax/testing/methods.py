@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._contract import build_method, check_method_shapes
+from .._errors import ContractError
 from .._tree import Frozen, flatten
 from .._types import Box, Discrete, PRNGKey, Scalar, Spec, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings, score
@@ -169,6 +171,24 @@ def memory_is_cut(case: MethodCase) -> None:
         demand(same, f"the memory of {case.name} after an episode's end is not what forget() leaves.")
 
 
+def memory_catches_up(case: MethodCase) -> None:
+    """A memory one step behind, brought up to date, is the memory to the last bit, after valid steps and others."""
+    model = case.model
+    if not model.spares_memory:
+        return
+    memories, row = [model.memory()], [jax.tree.map(lambda x, t=t: x[t, 0], case.steps) for t in range(T)]
+    for t, step in enumerate(row):
+        step = eqx.tree_at(lambda s: s.valid, step, jnp.asarray(t % 3 != 1))
+        memories.append(model.reward(memories[-1], step, key=case.key)[0])
+    for behind, memory in itertools.pairwise(memories):
+        try:
+            found = model.caught_up(behind, memory)
+        except NotImplementedError:
+            raise ContractError(f"{case.name} has spares_memory and needs caught_up(behind, memory).") from None
+        pairs = zip(jax.tree.leaves(found), jax.tree.leaves(memory), strict=True)
+        demand(all(np.array_equal(a, b) for a, b in pairs), f"caught_up() of {case.name} does not give the memory.")
+
+
 def invalid_steps(case: MethodCase) -> None:
     """Invalid steps earn 0, leave the memory alone and train nothing, whatever they hold."""
     valid = case.steps.valid.at[2].set(False)
@@ -265,6 +285,7 @@ METHOD_CHECKS: tuple[Callable[[MethodCase], None], ...] = (
     score_is_a_loop,
     environments_are_independent,
     memory_is_cut,
+    memory_catches_up,
     invalid_steps,
     training,
     eager_is_jit,
