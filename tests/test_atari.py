@@ -202,8 +202,8 @@ def test_a_dead_emulator_is_told_at_once() -> None:
 
 def test_a_hanging_emulator_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _emulators.PATIENCE <= 5.0
-    monkeypatch.setattr(_emulators, "PATIENCE", 0.5)
     fleet = opened(2, processes=2)
+    monkeypatch.setattr(_emulators, "PATIENCE", 0.5)
     os.kill(fleet._processes[0].pid, signal.SIGSTOP)
     with pytest.raises(SimulatorError, match=r"process 0 gave no answer within 0.5 s \(environment 0\)"):
         fleet.step(np.zeros(2, np.int32), seeds(2))
@@ -221,7 +221,7 @@ def test_nothing_is_left_behind() -> None:
     fleet = opened(2, processes=2)
     processes = fleet._processes
     folder = _emulators.shared_folder()
-    assert folder is None or not list(Path(folder).glob("curiax-*"))
+    assert folder is None or not list(Path(folder).glob(f"curiax-{os.getpid()}-*"))
     del fleet
     gc.collect()
     assert all(process.poll() is not None for process in processes)

@@ -7,6 +7,7 @@ A process that dies is noticed at once, one that hangs after `PATIENCE` seconds,
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import mmap
 import os
@@ -41,7 +42,7 @@ class EmulatorFleet(AbstractFleet):
     def __init__(self, machine: str, settings: Mapping[str, Any], count: int, processes: int, facts: int = 0) -> None:
         processes = max(1, min(processes, count))
         self._what = f"the emulators of {settings.get('game', machine)!r}"
-        with tempfile.NamedTemporaryFile(dir=shared_folder(), prefix="curiax-") as file:
+        with tempfile.NamedTemporaryFile(dir=shared_folder(), prefix=f"curiax-{os.getpid()}-") as file:
             file.truncate(worker.size_of(count, processes, facts))
             self._memory = mmap.mmap(file.fileno(), 0)
             shared = worker.views(self._memory, count, processes, facts)
@@ -134,8 +135,8 @@ class EmulatorFleet(AbstractFleet):
         self._shared["chosen"][:] = True if chosen is None else chosen
         those: Sequence[int] = self._all
         if chosen is not None:
-            pairs = zip(self._borders, self._borders[1:], strict=False)
-            those = [number for number, (first, last) in enumerate(pairs) if chosen[first:last].any()]
+            parts = enumerate(itertools.pairwise(self._borders))
+            those = [number for number, (first, last) in parts if chosen[first:last].any()]
         self._send(command, those)
         self._gather(those, PATIENCE)
 
