@@ -172,6 +172,37 @@ def test_states_are_exact_where_the_game_changes_most() -> None:
 
 
 @needs_the_game
+def test_states_hold_sprites_of_a_line_and_buttons_half_read() -> None:
+    """Frames of a long game end in the middle of a picture, on a line with sprites; here they are put there."""
+    played, twin = Played(), Played()
+    nes, other = played.machine._nes, twin.machine._nes
+    begin = int(nes._line[0])
+    _emulator_worker.memory_at(begin, np.uint8, 3)[:] = 0, 5, 9
+    nes._line[1] = begin + 3
+    pads = _emulator_worker.memory_at(nes.buttons.ctypes.data - 1, np.uint8, 6)
+    pads[:] = 0, 1, 0b0101, 1, 2, 0b1010
+    twin.machine.load(played.machine.save())
+    line = _emulator_worker.memory_at(int(other._line[0]), np.uint8, int(other._line[1] - other._line[0]))
+    assert line.tolist() == [0, 5, 9]
+    loaded = _emulator_worker.memory_at(other.buttons.ctypes.data - 1, np.uint8, 6)
+    assert loaded.tolist() == [0, 1, 0b0101, 1, 2, 0b1010]
+    for action in (RUN, 0, RIGHT):
+        assert twin.step(action) == played.step(action)
+        np.testing.assert_array_equal(twin.frame, played.frame)
+    assert twin.machine.save() == played.machine.save()
+
+
+@needs_the_game
+def test_a_state_that_is_none_is_refused() -> None:
+    played = Played()
+    with pytest.raises(ValueError, match="5 bytes are not the state of a machine"):
+        played.machine._nes.load(b"wrong")
+    too_many = bytes([9]) + played.machine._nes.save()[1:]
+    with pytest.raises(ValueError, match="are not the state of a machine"):
+        played.machine._nes.load(too_many)
+
+
+@needs_the_game
 def test_a_state_is_what_the_library_itself_keeps() -> None:
     """Its own snapshot, which it does not hand out, puts the same machine back as ours; so does ours, byte for byte."""
     import ctypes

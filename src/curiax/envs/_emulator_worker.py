@@ -21,7 +21,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -292,7 +292,7 @@ class Mario(AbstractEmulator):
     #: The part of a state that is not the machine's: whose it is; world, stage, furthest in the level, distance.
     OWN = struct.Struct("<20sBBId")
     #: The beginning of the game, by library and ROM: played once for all machines of a process.
-    _beginnings: dict[tuple[str, str], bytes] = {}  # noqa: RUF012
+    _beginnings: ClassVar[dict[tuple[str, str], bytes]] = {}
 
     def __init__(self, library: str, rom: str, skip: int) -> None:
         self._nes, self._skip = Nes(library, rom), skip

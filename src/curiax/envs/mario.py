@@ -45,7 +45,7 @@ UNKNOWN = "unknown"
 #: The header of a ROM file, and what it says of this game: banks of program and of pictures; no battery, no trainer, no
 #: memory controller, whose registers the saved state would lack.
 HEADER, PROGRAM, PICTURES = 16, 2, 1
-INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]')."
+INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); it needs a C++ compiler."
 
 
 class Mario(AbstractHostTask):
