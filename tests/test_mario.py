@@ -194,12 +194,26 @@ def test_states_hold_sprites_of_a_line_and_buttons_half_read() -> None:
 
 @needs_the_game
 def test_a_state_that_is_none_is_refused() -> None:
+    """The library checks nothing: a line or a sprite that does not exist would have it write anywhere."""
     played = Played()
-    with pytest.raises(ValueError, match="5 bytes are not the state of a machine"):
-        played.machine._nes.load(b"wrong")
-    too_many = bytes([9]) + played.machine._nes.save()[1:]
-    with pytest.raises(ValueError, match="are not the state of a machine"):
-        played.machine._nes.load(too_many)
+    nes = played.machine._nes
+    good = nes.save()
+    wrong = {
+        "bytes are not the state": [b"wrong", bytes([9]) + good[1:]],
+        "no such sprite": [bytes([1, 64]) + good[2:]],
+    }
+    for said, states in wrong.items():
+        for state in states:
+            with pytest.raises(ValueError, match=said):
+                nes.load(state)
+    for registers in ((4, 0, 0), (-1, 0, 0), (1, 342, 0), (1, -1, 0), (1, 0, 240), (2, 0, 262), (1, 0, -1)):
+        told = np.array(registers, "<i4").tobytes()
+        with pytest.raises(ValueError, match="a machine cannot be at dot"):
+            nes.load(good[: nes._dots] + told + good[nes._dots + len(told) :])
+    endless = _emulator_worker.zlib.compress(bytes(10**7))
+    with pytest.raises(ValueError, match=f"{nes.size + 1} bytes are not the state"):
+        played.machine.load(played.machine.save()[: played.machine.OWN.size] + endless)
+    assert nes.save() == good
 
 
 @needs_the_game

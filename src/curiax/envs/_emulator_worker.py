@@ -186,12 +186,15 @@ class Nes:
     MAIN, PICTURE, PALETTE, SPRITES, REGISTERS = 2048, 2048, 32, 256, 16
     #: Sprites on one line, at most.
     LINE = 8
+    #: The picture processor's first registers: what it does, one of four, the second being to draw; dot and line.
+    DOINGS, DRAWING, DOTS, LINES = 4, 1, 341, 262
 
     def __init__(self, library: str, rom: str) -> None:
         self._calls = calls = ctypes.CDLL(library)
         calls.Initialize.argtypes, calls.Initialize.restype = [ctypes.c_wchar_p], ctypes.c_void_p
         for call in (calls.Screen, calls.Memory, calls.Reset, calls.Step):
             call.argtypes, call.restype = [ctypes.c_void_p], ctypes.c_void_p
+        calls.Reset.restype = calls.Step.restype = None
         calls.Controller.argtypes, calls.Controller.restype = [ctypes.c_void_p, ctypes.c_uint], ctypes.c_void_p
         # The library makes a byte of each letter: so it gets letters that are the bytes of the path.
         self._console = calls.Initialize(os.fsencode(rom).decode("latin-1"))
@@ -212,6 +215,8 @@ class Nes:
             (sprites + 48, screen - sprites - 48),
         ]
         self._parts = [memory_at(where, np.uint8, size) for where, size in flat]
+        #: Where in a state the picture processor's registers begin.
+        self._dots = 1 + self.LINE + sum(size for _, size in flat[:-1])
         # Some registers have no value when the machine is made; they get one, so that all machines are alike.
         for part in self._parts:
             part[:] = 0
@@ -247,10 +252,22 @@ class Nes:
         parts = [part.tobytes() for part in self._parts]
         return b"".join([bytes([len(line)]), line.ljust(self.LINE, b"\0"), *parts])
 
+    @property
+    def size(self) -> int:
+        """Bytes of a state."""
+        return 1 + self.LINE + sum(part.size for part in self._parts)
+
     def load(self, state: bytes) -> None:
         """Put a machine's state into this one."""
-        if len(state) != 1 + self.LINE + sum(part.size for part in self._parts) or state[0] > self.LINE:
+        if len(state) != self.size or state[0] > self.LINE:
             raise ValueError(f"{len(state)} bytes are not the state of a machine")
+        # What would have the library write beyond its memory.
+        doing, dot, line = struct.unpack_from("<3i", state, self._dots)
+        lines = self.HEIGHT if doing == self.DRAWING else self.LINES
+        if not (0 <= doing < self.DOINGS and 0 <= dot <= self.DOTS and 0 <= line < lines):
+            raise ValueError(f"a machine cannot be at dot {dot} of line {line} in state {doing}")
+        if max(state[1 : 1 + self.LINE]) >= self.SPRITES // 4:
+            raise ValueError("a machine has no such sprite")
         begin = int(self._line[0])
         memory_at(begin, np.uint8, self.LINE)[:] = np.frombuffer(state, np.uint8, self.LINE, 1)
         self._line[1] = begin + state[0]
@@ -374,7 +391,7 @@ class Mario(AbstractEmulator):
         digest, world, stage, furthest, distance = self.OWN.unpack_from(state)
         if digest != self._digest:
             raise ValueError("the state is of a game with another ROM")
-        self._nes.load(zlib.decompress(state[self.OWN.size :]))
+        self._nes.load(zlib.decompressobj().decompress(state[self.OWN.size :], self._nes.size + 1))
         self._level, self._furthest, self._distance = (world, stage), furthest, distance
 
     def screen(self) -> np.ndarray:
