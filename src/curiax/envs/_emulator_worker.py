@@ -11,10 +11,17 @@ done, `!` when it failed, with the reason in the shared memory. At the end of th
 from __future__ import annotations
 
 import abc
+import ctypes
+import hashlib
 import json
 import mmap
+import os
+import struct
 import sys
-from typing import Any
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +31,8 @@ SIDE, STACK = 84, 4
 STATE, MESSAGE, SCREEN = 1 << 16, 4096, (256, 256, 3)
 STEP, RESET, SAVE, LOAD, DRAW = (bytes([letter]) for letter in b"srkld")
 DONE, FAILED = b".", b"!"
+#: How much of the grey is red, green and blue.
+GREY = (0.299, 0.587, 0.114)
 
 
 def columns(count: int, workers: int, facts: int) -> dict[str, tuple[Any, tuple[int, ...]]]:
@@ -162,8 +171,235 @@ def show(picture: np.ndarray, frame: np.ndarray) -> None:
     frame[...] = Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
 
 
+class Nes:
+    """A Nintendo Entertainment System in nes-py's compiled library, called without its Python.
+
+    The library keeps one snapshot inside the machine and hands out none. But the machine is one object in memory, and
+    what it consists of is found there: the screen and the main memory by their addresses, which the library tells, and
+    before the screen, in the order of their declaration, the picture memory, the palette, the processor's registers,
+    the sprites and the picture processor's registers. Registers of a cartridge are left out: this one has none.
+    """
+
+    #: The machine's screen, and how many bytes of the object before it are looked at: no more than lie there.
+    HEIGHT, WIDTH, BEFORE = 240, 256, 240
+    #: Bytes of main memory, of picture memory, of the palette, of the sprites and of the processor's registers.
+    MAIN, PICTURE, PALETTE, SPRITES, REGISTERS = 2048, 2048, 32, 256, 16
+    #: Sprites on one line, at most.
+    LINE = 8
+    #: The picture processor's first registers: what it does, one of four, the second being to draw; dot and line.
+    DOINGS, DRAWING, DOTS, LINES = 4, 1, 341, 262
+
+    def __init__(self, library: str, rom: str) -> None:
+        self._calls = calls = ctypes.CDLL(library)
+        calls.Initialize.argtypes, calls.Initialize.restype = [ctypes.c_wchar_p], ctypes.c_void_p
+        for call in (calls.Screen, calls.Memory, calls.Reset, calls.Step):
+            call.argtypes, call.restype = [ctypes.c_void_p], ctypes.c_void_p
+        calls.Reset.restype = calls.Step.restype = None
+        calls.Controller.argtypes, calls.Controller.restype = [ctypes.c_void_p, ctypes.c_uint], ctypes.c_void_p
+        # The library makes a byte of each letter: so it gets letters that are the bytes of the path.
+        self._console = calls.Initialize(os.fsencode(rom).decode("latin-1"))
+        screen = calls.Screen(self._console)
+        self.screen = memory_at(screen, np.uint32, self.HEIGHT, self.WIDTH)
+        self.memory = memory_at(calls.Memory(self._console), np.uint8, self.MAIN)
+        pads = calls.Controller(self._console, 0)
+        self.buttons = memory_at(pads, np.uint8, 1)
+        sprites, pictures = self._find(screen)
+        #: A vector whose length changes: where its pointers are.
+        self._line = memory_at(sprites + 24, np.uint64, 3)
+        flat = [
+            (pads - 1, 6),  # two pads: strobe, buttons, what is still to be read of them
+            (self._pointer(pictures), self.PICTURE),
+            (self._pointer(pictures + 56), self.PALETTE),
+            (pictures + 88, self.REGISTERS),
+            (self._pointer(sprites), self.SPRITES),
+            (sprites + 48, screen - sprites - 48),
+        ]
+        self._parts = [memory_at(where, np.uint8, size) for where, size in flat]
+        #: Where in a state the picture processor's registers begin.
+        self._dots = 1 + self.LINE + sum(size for _, size in flat[:-1])
+        # Some registers have no value when the machine is made; they get one, so that all machines are alike.
+        for part in self._parts:
+            part[:] = 0
+        self.screen[:] = 0
+        calls.Reset(self._console)
+        if self._line[2] - self._line[0] != self.LINE:
+            raise RuntimeError("nes-py's library is not the one of version 8.2: its state cannot be read")
+        self._parts += [self.memory, self.screen.reshape(-1).view(np.uint8)]
+
+    def _find(self, screen: int) -> tuple[int, int]:
+        """Where the objects with the sprites and with the picture memory are: told by the lengths of their vectors."""
+        start = screen - screen % 8 - self.BEFORE
+        words = memory_at(start, np.uint64, self.BEFORE // 8)
+        long = {k: int(words[k + 1]) - int(words[k]) for k in range(len(words) - 2) if words[k] and words[k + 2]}
+        sprites = [k for k, size in long.items() if size == self.SPRITES]
+        pictures = [k for k, size in long.items() if size == self.PICTURE and long.get(k + 7) == self.PALETTE]
+        if len(sprites) != 1 or len(pictures) != 1:
+            raise RuntimeError("nes-py's library is not the one of version 8.2: its state cannot be found in memory")
+        return start + 8 * sprites[0], start + 8 * pictures[0]
+
+    def _pointer(self, where: int) -> int:
+        return int(memory_at(where, np.uint64, 1)[0])
+
+    def frame(self, buttons: int) -> None:
+        """One frame, with some buttons held."""
+        self.buttons[0] = buttons
+        self._calls.Step(self._console)
+
+    def save(self) -> bytes:
+        """The whole machine. The screen is part of it, as a frame may end in the middle of a picture."""
+        begin, end = int(self._line[0]), int(self._line[1])
+        line = memory_at(begin, np.uint8, self.LINE).tobytes()[: end - begin]
+        parts = [part.tobytes() for part in self._parts]
+        return b"".join([bytes([len(line)]), line.ljust(self.LINE, b"\0"), *parts])
+
+    @property
+    def size(self) -> int:
+        """Bytes of a state."""
+        return 1 + self.LINE + sum(part.size for part in self._parts)
+
+    def load(self, state: bytes) -> None:
+        """Put a machine's state into this one."""
+        if len(state) != self.size or state[0] > self.LINE:
+            raise ValueError(f"{len(state)} bytes are not the state of a machine")
+        # What would have the library write beyond its memory.
+        doing, dot, line = struct.unpack_from("<3i", state, self._dots)
+        lines = self.HEIGHT if doing == self.DRAWING else self.LINES
+        if not (0 <= doing < self.DOINGS and 0 <= dot <= self.DOTS and 0 <= line < lines):
+            raise ValueError(f"a machine cannot be at dot {dot} of line {line} in state {doing}")
+        if max(state[1 : 1 + self.LINE]) >= self.SPRITES // 4:
+            raise ValueError("a machine has no such sprite")
+        begin = int(self._line[0])
+        memory_at(begin, np.uint8, self.LINE)[:] = np.frombuffer(state, np.uint8, self.LINE, 1)
+        self._line[1] = begin + state[0]
+        at = 1 + self.LINE
+        for part in self._parts:
+            part[:] = np.frombuffer(state, np.uint8, part.size, at)
+            at += part.size
+
+
+def memory_at(where: int, kind: Any, *shape: int) -> np.ndarray:
+    """Some memory of this process as an array."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(where)), kind).reshape(shape)
+
+
+class Mario(AbstractEmulator):
+    """Super Mario Bros., preprocessed as in large-scale curiosity (Burda et al. 2019).
+
+    A game begins in Level 1-1 when its clock has ticked for the first time, with three lives. An action is held for
+    `skip` frames, and the last of them is shown. Eight rows and columns are cut off on each side, as gym-retro's
+    machine does it: what televisions hid, where games leave scraps. 224 rows of 240 columns are left; they are made
+    grey, scaled to 110 x 84 by Pillow's bilinear filter, and rows 18 to 101 are kept.
+
+    The score is the distance: how much further the level has been scrolled than ever before in this visit to it.
+    """
+
+    #: Bits of the buttons.
+    A, B, START, UP, DOWN, LEFT, RIGHT = 1, 2, 8, 16, 32, 64, 128
+    ACTIONS = (
+        *(0, UP, DOWN, LEFT, RIGHT, A, B, A | B),
+        *(LEFT | A, LEFT | B, LEFT | A | B, RIGHT | A, RIGHT | B, RIGHT | A | B),
+    )
+    #: Where in memory the game keeps: pages and pixels scrolled, lives left, stage, world, what it is doing, its clock.
+    PAGE, PIXEL, LIVES, STAGE, WORLD, MODE, CLOCK = 0x71A, 0x71C, 0x75A, 0x75C, 0x75F, 0x770, slice(0x7F8, 0x7FB)
+    #: The number of lives when none is left, and frames that the game may take to begin.
+    NONE, PATIENCE = 0xFF, 1200
+    #: Pixels cut off on each side.
+    HIDDEN = 8
+    #: The part of a state that is not the machine's: whose it is; world, stage, furthest in the level, distance.
+    OWN = struct.Struct("<20sBBId")
+    #: The beginning of the game, by library and ROM: played once for all machines of a process.
+    _beginnings: ClassVar[dict[tuple[str, str], bytes]] = {}
+
+    def __init__(self, library: str, rom: str, skip: int) -> None:
+        self._nes, self._skip = Nes(library, rom), skip
+        # Pixels are 32-bit numbers, 0x00RRGGBB, of a machine that keeps the low byte first.
+        colours = self._nes.screen.view(np.uint8).reshape(*self._nes.screen.shape, 4)[..., 2::-1]
+        self._picture = colours[self.HIDDEN : -self.HIDDEN, self.HIDDEN : -self.HIDDEN]
+        self._digest = hashlib.sha1(Path(rom).read_bytes(), usedforsecurity=False).digest()
+        if (library, rom) not in self._beginnings:
+            self._beginnings[library, rom] = self._begin()
+        self._fresh = self._beginnings[library, rom]
+        self._level, self._furthest, self._distance = (0, 0), 0, 0.0
+
+    def _begin(self) -> bytes:
+        """Play from switching on to the first tick of the game's clock, and make sure that states are exact."""
+        self._until(lambda memory: memory[self.MODE] == 1, self.START)
+        self._until(lambda memory: memory[self.CLOCK].any())
+        shown = self._nes.memory[self.CLOCK].copy()
+        self._until(lambda memory: (memory[self.CLOCK] != shown).any())
+        state, after = self._nes.save(), []
+        for _ in range(2):
+            self._nes.load(state)
+            for _ in range(3):
+                self._nes.frame(self.RIGHT | self.A)
+            after.append(self._nes.save())
+        if after[0] != after[1] or after[0] == state:
+            raise RuntimeError("nes-py's library is not the one of version 8.2: its state cannot be put back")
+        return state
+
+    def _until(self, reached: Callable[[np.ndarray], bool | np.bool], button: int = 0) -> None:
+        """Let frames pass until the game has got somewhere, pressing a button in every other one."""
+        for count in range(self.PATIENCE):
+            self._nes.frame(button if count % 2 else 0)
+            if reached(self._nes.memory):
+                return
+        raise RuntimeError("the game does not begin: is this the ROM of Super Mario Bros.?")
+
+    def reset(self, seed: int, frame: np.ndarray) -> None:
+        self._nes.load(self._fresh)
+        self._level, self._furthest, self._distance = (0, 0), 0, 0.0
+        self._show(frame)
+
+    def step(self, action: int, frame: np.ndarray) -> tuple[float, bool]:
+        buttons, before, over = self.ACTIONS[action], self._distance, False
+        for _ in range(self._skip):
+            self._nes.frame(buttons)
+            self._walk()
+            over = bool(self._nes.memory[self.LIVES] == self.NONE)
+            if over:
+                break
+        self._show(frame)
+        return self._distance - before, over
+
+    def _walk(self) -> None:
+        """Follow how far the game has been scrolled; a level that has just begun counts from the next frame on."""
+        world, stage, page, pixel = map(int, self._nes.memory[[self.WORLD, self.STAGE, self.PAGE, self.PIXEL]])
+        level, at = (world, stage), 256 * page + pixel
+        if level != self._level:
+            self._level, self._furthest = level, 0
+        elif at > self._furthest:
+            self._distance += at - self._furthest
+            self._furthest = at
+
+    def _show(self, frame: np.ndarray) -> None:
+        from PIL import Image
+
+        red, green, blue = (np.multiply(self._picture[..., k], w, dtype=np.float32) for k, w in enumerate(GREY))
+        grey = Image.fromarray(red + green + blue)
+        # The released code cuts fractions off rather than rounding them.
+        frame[...] = np.asarray(grey.resize((SIDE, 110), Image.Resampling.BILINEAR))[18 : 18 + SIDE].astype(np.uint8)
+
+    def facts(self) -> tuple[float, ...]:
+        return (self._distance,)
+
+    def save(self) -> bytes:
+        own = self.OWN.pack(self._digest, *self._level, self._furthest, self._distance)
+        return own + zlib.compress(self._nes.save(), 1)
+
+    def load(self, state: bytes) -> None:
+        digest, world, stage, furthest, distance = self.OWN.unpack_from(state)
+        if digest != self._digest:
+            raise ValueError("the state is of a game with another ROM")
+        self._nes.load(zlib.decompressobj().decompress(state[self.OWN.size :], self._nes.size + 1))
+        self._level, self._furthest, self._distance = (world, stage), furthest, distance
+
+    def screen(self) -> np.ndarray:
+        return self._picture.copy()
+
+
 #: The machines there are, by name.
-MACHINES = {"atari": Atari}
+MACHINES = {"atari": Atari, "mario": Mario}
 
 
 class Worker:
@@ -237,7 +473,9 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     with open(order["memory"], "r+b") as file:
         memory = mmap.mmap(file.fileno(), 0)
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # What an emulator prints is no answer.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         worker = Worker(order, memory)
     except Exception as error:

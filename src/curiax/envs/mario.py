@@ -1,0 +1,134 @@
+"""Super Mario Bros. from pixels, by nes-py's emulator.
+
+Preprocessed as in the LBS paper's arcade experiments, after Burda et al. 2019: 14 actions, an action held for 4 frames,
+the last of them shown, the screen without 8 pixels on each side, grey, 84 columns x 110 rows, of which 84 are kept,
+four frames stacked. A game begins in Level 1-1 and ends with the last of three lives; there is no other limit. Nothing
+is drawn: all games begin alike.
+
+The reward is Burda et al.'s: the distance gained, in pixels that a level has been scrolled further than before. It
+counts from 0 in each level, so an episode's sum is the paper's measure, the furthest scroll summed over levels. The
+task tracks that sum too.
+
+Choices:
+
+* The paper's gym-retro needs the game's Japanese and American version, which nobody may hand on. The ROM that comes
+  with gym-super-mario-bros is the European one, in which Mario moves further in each frame: distances are not
+  comparable with the paper's. `region()` says which one runs; whoever owns another ROM sets `rom`.
+* A game begins when its clock ticks for the first time. gym-retro's begins from a state that it keeps.
+* nes-py's frames are a few dots longer than a picture. So a frame ends ever later in the picture, 12 lines after 3000
+  frames; the lines above are new, those below still show the picture before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import ClassVar
+
+import equinox as eqx
+
+from .._errors import UsageError
+from .._settings import Count
+from .._types import Discrete, Grid, Spec
+from ._emulator_worker import SIDE, STACK
+from ._emulator_worker import Mario as Machine
+from ._emulators import EmulatorFleet
+from ._host import AbstractHostTask
+
+#: What is known of the game's versions: SHA-1 of the ROM without its header → region.
+REGIONS = {
+    "0c4992fc08d2278697339d3b48066e7b5f943598": "Europe (PAL)",
+    "facee9c577a5262dbe33ac4930bb0b58c8c037f7": "World (NTSC)",
+}
+UNKNOWN = "unknown"
+#: The header of a ROM file, and what it says of this game: banks of program and of pictures; no battery, no trainer, no
+#: memory controller, whose registers the saved state would lack.
+HEADER, PROGRAM, PICTURES = 16, 2, 1
+INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); it needs a C++ compiler."
+
+
+class Mario(AbstractHostTask):
+    """Super Mario Bros.; the distance is the reward, which only `none` looks at."""
+
+    rom: str | None = eqx.field(static=True)
+    skip: int = eqx.field(static=True)
+    spec: Spec = eqx.field(static=True)
+    grids: tuple[Grid, ...] = eqx.field(static=True)
+    budget: ClassVar[int] = 100_000_000
+
+    def __init__(self, *, rom: str | None = None, horizon: Count | None = None, skip: Count = 4) -> None:
+        """Set up the task.
+
+        Args:
+            rom: a ROM file of the game that you own; None takes the European one that gym-super-mario-bros brings.
+            horizon: steps of one episode at most; None for no limit (released code).
+            skip: frames that an action is held for.
+        """
+        if rom is not None:
+            checked_rom(Path(rom))
+        self.rom, self.skip, self.grids = rom, skip, ()
+        self.spec = Spec((SIDE, SIDE, STACK), Discrete(len(Machine.ACTIONS)), horizon)
+
+    def require(self) -> None:
+        library()
+        checked_rom(rom_path(self.rom))
+
+    def open(self, count: int, threads: int = 1) -> EmulatorFleet:
+        self.require()
+        settings = {"library": str(library()), "rom": str(rom_path(self.rom)), "skip": self.skip}
+        return EmulatorFleet("mario", settings, count, threads, facts=1)
+
+
+def region(rom: str | None = None) -> str:
+    """Which version of the game runs: Europe (PAL), World (NTSC), which the paper has, or unknown."""
+    body = checked_rom(rom_path(rom))[HEADER:]
+    return REGIONS.get(hashlib.sha1(body, usedforsecurity=False).hexdigest(), UNKNOWN)
+
+
+def library() -> Path:
+    """nes-py's compiled library, found without its Python, which needs gym."""
+    found = sorted(folder("nes_py", "nes-py 8.2").glob("lib_nes_env*"))
+    if not found:
+        raise UsageError(f"task 'mario': nes-py has no compiled library (lib_nes_env); install it again: {INSTALL}")
+    return found[0]
+
+
+def rom_path(rom: str | None = None) -> Path:
+    """The game: a file of the user's, or the one that gym-super-mario-bros brings."""
+    if rom is not None:
+        return Path(rom).absolute()
+    found = folder("gym_super_mario_bros", "the game of gym-super-mario-bros 7.4") / "_roms" / "super-mario-bros.nes"
+    if not found.is_file():
+        raise UsageError(
+            f"task 'mario': gym-super-mario-bros has no game ({found} is missing). Set rom to a file that you own, or "
+            f"install it again: {INSTALL}"
+        )
+    return found
+
+
+def folder(package: str, what: str) -> Path:
+    """Where a package lies, without importing it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise UsageError(f"task 'mario' needs {what}: {INSTALL}")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def checked_rom(path: Path) -> bytes:
+    """What a ROM file holds, if it can be this game: the emulator believes anything, and crashes."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"mario.rom = {str(path)!r}: cannot be read ({error.strerror}).") from None
+    if raw[:4] != b"NES\x1a":
+        raise UsageError(f"mario.rom = {str(path)!r}: not a ROM file: it does not begin with an iNES header.")
+    program, pictures, low, high = raw[4:8].ljust(4, b"\0")
+    same = (program, pictures, low & 0xFE, high & 0xF0) == (PROGRAM, PICTURES, 0, 0)
+    if not same or len(raw) != HEADER + 16384 * PROGRAM + 8192 * PICTURES:
+        raise UsageError(
+            f"mario.rom = {str(path)!r}: not Super Mario Bros., whose cartridge holds 32 KiB of program and 8 KiB of "
+            f"pictures and nothing else; this file has {len(raw)} bytes and says {16 * program} and {8 * pictures} "
+            f"KiB, memory controller {low >> 4 | high & 0xF0}."
+        )
+    return raw
