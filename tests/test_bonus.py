@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -21,13 +21,22 @@ import pytest
 from gymnasium import spaces
 
 import curiax
-from curiax import Bonus, LearnerSettings, NonFiniteError, OutputError, UsageError
+from curiax import (
+    AbstractCuriosity,
+    Bonus,
+    ContractError,
+    LearnerSettings,
+    NonFiniteError,
+    OutputError,
+    UsageError,
+)
 from curiax._stats import Moments, ReturnScale
 from curiax._types import Transition
 from curiax.curiosity import Learner, score
 from curiax.experiments.registry import METHODS
 from curiax.integrations.bonus_programs import programs, rounded
 from curiax.integrations.spaces import Actions, Observations, said, space_of
+from curiax.testing import check_curiosity
 
 SEEN = spaces.Box(-5.0, 5.0, (3,))
 PUSH = spaces.Box(-1.0, 1.0, (2,))
@@ -662,6 +671,75 @@ def test_two_memories_in_turn_are_as_good_as_one(monkeypatch: pytest.MonkeyPatch
         assert len({answer.tobytes() for answer in answers}) <= 1, (turn, kind)
         assert bits(plain) == bits(quick), (turn, kind)
     assert used > 10
+
+
+class Ring(AbstractCuriosity):
+    """Remembers the last four sums of an episode and pays how far the new one is from their mean."""
+
+    spares_memory: ClassVar[bool] = True
+    ready: bool = eqx.field(static=True)
+
+    def __init__(self, spec: Any, *, key: Any, ready: bool = True) -> None:
+        self.ready = ready
+
+    def memory(self) -> Any:
+        return jnp.zeros(4), jnp.zeros((), jnp.int32)
+
+    def caught_up(self, behind: Any, memory: Any) -> Any:
+        if not self.ready:
+            return super().caught_up(behind, memory)
+        slot = (memory[1] - 1) % 4
+        return behind[0].at[slot].set(memory[0][slot]), memory[1]
+
+    def reward(self, memory: Any, t: Transition, *, key: Any) -> tuple[Any, Any]:
+        (sums, written), new = memory, jnp.sum(t.next_obs)
+        kept = sums.at[written % 4].set(jnp.where(t.valid, new, sums[written % 4]))
+        return (kept, written + t.valid), jnp.abs(new - jnp.mean(sums))
+
+    def loss(self, t: Transition, *, draw: Any) -> tuple[Any, dict[str, Any]]:
+        return jnp.zeros(()), {}
+
+
+def test_episodes_end_between_two_memories() -> None:
+    """A method whose memory is cut at an episode's end is paid step by step as by rollout; it must know to catch up."""
+    check_curiosity(Ring)
+    rng = np.random.default_rng(23)
+    whole, stepwise = made(Ring), made(Ring)
+    rollout = steps(rng, 30, N) | {"terminated": rng.random((30, N)) < 0.15}
+    each = [stepwise.reward(**{name: part[t] for name, part in rollout.items()}) for t in range(30)]
+    np.testing.assert_allclose(np.stack(each), whole.reward(**rollout), rtol=1e-6)
+    with pytest.raises(ContractError, match=r"caught_up\(\).*needs caught_up\(behind, memory\)"):
+        made(Ring, ready=False)
+
+
+def test_a_state_is_put_in_whole_or_not_at_all() -> None:
+    bonus, rng = copied(trained("re3")[0]), np.random.default_rng(24)
+    start = bonus.state
+    bonus.reward(**steps(rng, 4, N))
+    bonus.update()
+    bonus.reward(**steps(rng, N))
+    was = bits(bonus)
+    broken = eqx.tree_at(lambda s: s.learner.memory.entries, start, jnp.array(start.learner.memory.entries))
+    broken.learner.memory.entries.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        bonus.state = broken
+    waiting = bonus.waiting_steps()
+    del waiting["raw"]
+    with pytest.raises(KeyError):
+        bonus.put(start, waiting)
+    assert bits(bonus) == was
+    assert bonus.updates == int(bonus.state.updates)
+
+
+def test_64_bits_leave_the_state_as_it_is() -> None:
+    bonus, rng = copied(trained("rnd")[0]), np.random.default_rng(25)
+    start = bonus.state
+    with jax.enable_x64(True):
+        assert bonus.reward(**steps(rng, 4, N)).dtype == np.float32
+        bonus.calibrate(steps(rng, N)["obs"])
+        bonus.update()
+    assert {x.dtype for x in leaves(bonus.state)} == {x.dtype for x in leaves(start)}
+    bonus.state = start
 
 
 def test_one_bonus_in_many_threads() -> None:

@@ -151,6 +151,9 @@ def check_method_shapes(model: AbstractCuriosity, spec: Spec, name: str) -> None
     expect(f"the bonus of {name}.reward()", bonus, (), jnp.floating, "It is asked about one transition at a time.")
     if memory is not None:
         same_tree(f"the memory of {name} after forget()", memory, shaped(f"{name}.forget()", model.forget, memory))
+    if memory is not None and model.spares_memory:
+        caught_up = shaped(f"{name}.caught_up()", model.caught_up, memory, memory)
+        same_tree(f"the memory of {name} after caught_up()", memory, caught_up)
     draw = shaped(f"{name}.draw()", model.draw, key)
     result = shaped(f"{name}.loss()", lambda t, d: model.loss(t, draw=d), t, draw)
     loss, terms = tuple_of(f"{name}.loss()", result, 2, "(loss, terms)")

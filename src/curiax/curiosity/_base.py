@@ -66,13 +66,13 @@ class AbstractCuriosity(eqx.Module):
         return self.memory()
 
     def caught_up(self, behind: Memory, memory: Memory) -> Memory:
-        """`memory`, by writing into `behind`, which is the same as it was one `reward` earlier.
+        """`memory`, by writing into `behind`, which is the same as it was one `reward` earlier, in the same episode.
 
         Only asked of methods with `spares_memory`. A `Bonus` that is asked step by step has two memories and writes
         into them in turn: what changed last into the one that is behind, then what is new. Neither is ever copied, and
         the one in force stays whole until the step has succeeded.
         """
-        raise NotImplementedError
+        raise NotImplementedError("a method with spares_memory needs caught_up(behind, memory)")
 
     def explain(self, t: Transition, *, key: PRNGKey) -> Terms:
         """What the bonus of one transition is made of, averaged over each rollout in the metrics."""

@@ -147,7 +147,7 @@ class Bonus:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Bonus:
         """Another Bonus that goes on from here by itself."""
-        twin = Bonus(
+        twin = type(self)(
             self._cls,
             self.observation_space,
             self.action_space,
@@ -162,6 +162,7 @@ class Bonus:
         twin.method = self.method
         with self._lock:
             twin.put(self.state, self.waiting_steps())
+            twin._asked = self._asked
         return twin
 
     def __copy__(self) -> Bonus:
@@ -180,16 +181,7 @@ class Bonus:
     @state.setter
     @one_at_a_time
     def state(self, value: BonusState) -> None:
-        mine, theirs = (eqx.filter(x, eqx.is_array) for x in (self.state, value))
-        same = jax.tree.structure(mine) == jax.tree.structure(theirs)
-        if not same or any(
-            (a.shape, a.dtype) != (b.shape, b.dtype)
-            for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True)
-        ):
-            raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
-        self._arrays, memory = self._frame.apart(value)
-        self._remember([jnp.array(array) for array in memory])
-        self._updates, self._asked = int(value.updates), None
+        self._put(value, self._waiting)
 
     @property
     def updates(self) -> int:
@@ -253,12 +245,16 @@ class Bonus:
         # A single step may happen twice: where nothing moves, or an episode has one step. A rollout hardly does.
         if last is not None and last.steps.same(steps) and (steps.length > 1 or not last.steps.goes_on(steps)):
             return last.paid.reshape(lead).copy()
+        before = self._memory
         memory, raw, paid = self._pay(steps, record)
         if record:
-            step_by_step = steps.length == 1 and self._spares
-            self._remember(memory, self._memory if step_by_step else None)
-            self._asked = Asked(steps, paid)
-            self._keep(steps, raw)
+            # The end of an episode changes more of a memory than one step does.
+            behind = [before] if self._spares and steps.length == 1 and not steps.ended.any() else []
+            asked, count, kept = Asked(steps, paid), self._count + steps.length, self._waiting.append
+            # Nothing is called between these: an interrupt comes before all of them or after.
+            self._memory, self._behind, self._asked, self._count = memory, behind, asked, count
+            kept((steps, raw))
+            self._drop_excess(warn=True)
         return paid.reshape(lead).copy()
 
     def check_action(self, action: Any, *, valid: Any = None) -> None:
@@ -299,7 +295,7 @@ class Bonus:
                 "or set learner.max_gradient_norm; discard() drops the transitions that wait."
             )
         self._arrays, self._updates = after, self._updates + 1
-        self.discard()
+        self._waiting, self._count, self._asked = [], 0, None
         return {name: float(value) for name, value in report.items()}
 
     @one_at_a_time
@@ -351,7 +347,7 @@ class Bonus:
         self._asked = None
         if self._frame.memories and mask.any():
             state = self._frame.whole(self._arrays, self._memory)
-            self._remember(jax.tree.leaves(cut(state.model, state.learner.memory, mask)))
+            self._memory, self._behind = jax.tree.leaves(cut(state.model, state.learner.memory, mask)), []
 
     @one_at_a_time
     def save(self, path: str | Path) -> None:
@@ -402,10 +398,24 @@ class Bonus:
     @one_at_a_time
     def put(self, state: BonusState, waiting: Mapping[str, np.ndarray]) -> None:
         """Take a state and transitions that wait, as `state` and `waiting_steps` give them."""
-        self.state = state
-        self._waiting = [(Steps(*(waiting[name] for name in Steps._fields)), waiting["raw"])] if waiting else []
-        self._count = sum(steps.length for steps, _ in self._waiting)
+        steps = [(Steps(*(waiting[name] for name in Steps._fields)), waiting["raw"])] if waiting else []
+        self._put(state, steps)
         self._drop_excess()
+
+    def _put(self, value: BonusState, waiting: list[tuple[Steps, np.ndarray]]) -> None:
+        """Take a state whole, with these transitions waiting, or refuse it and change nothing."""
+        mine, theirs = (eqx.filter(x, eqx.is_array) for x in (self.state, value))
+        same = jax.tree.structure(mine) == jax.tree.structure(theirs)
+        if not same or any(
+            (a.shape, a.dtype) != (b.shape, b.dtype)
+            for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True)
+        ):
+            raise UsageError("state: not a state of a Bonus with this method, these spaces and settings.")
+        arrays, memory = self._frame.apart(value)
+        memory = jax.block_until_ready([jnp.array(array) for array in memory])
+        updates, count = int(value.updates), sum(steps.length for steps, _ in waiting)
+        self._arrays, self._memory, self._behind, self._updates = arrays, memory, [], updates
+        self._waiting, self._count, self._asked = waiting, count, None
 
     def _refuse_memories(self, model: AbstractCuriosity) -> None:
         """Refuse memories that no machine holds, before they are made."""
@@ -477,35 +487,26 @@ class Bonus:
             )
         return memory, raw, paid
 
-    def _remember(self, memory: list[jax.Array], behind: list[jax.Array] | None = None) -> None:
-        """Take these memories, and those of the step before where the next step may write into them."""
-        self._memory, self._behind = memory, [] if behind is None else [behind]
-
-    def _keep(self, steps: Steps, raw: np.ndarray) -> None:
-        """Put transitions aside for the next update, the oldest dropped where there are too many."""
-        self._waiting.append((steps, raw))
-        self._count += steps.length
-        if self._drop_excess() and not self._dropped:
+    def _drop_excess(self, *, warn: bool = False) -> None:
+        """Drop the oldest transitions beyond `waiting`, and say so once."""
+        rows = -(-(self.seen - self.waiting) // self.num_envs)
+        if rows <= 0:
+            return
+        left, count = list(self._waiting), self._count - rows
+        while rows and left:
+            first, raw = left[0]
+            gone = min(rows, first.length)
+            rows -= gone
+            left[:1] = [(Steps(*(x[gone:] for x in first)), raw[gone:])] if gone < first.length else []
+        self._waiting, self._count = left, count
+        if warn and not self._dropped:
             self._dropped = True
             warnings.warn(
                 f"more than waiting={self.waiting:,} transitions wait for update(): the oldest are dropped. Call "
                 "update() more often, or make the Bonus with a larger waiting.",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-
-    def _drop_excess(self) -> bool:
-        """Drop the oldest transitions beyond `waiting`; whether there were any."""
-        rows = -(-(self.seen - self.waiting) // self.num_envs)
-        if rows <= 0:
-            return False
-        self._count -= rows
-        while rows and self._waiting:
-            first, first_raw = self._waiting[0]
-            gone = min(rows, first.length)
-            rows -= gone
-            self._waiting[:1] = [(Steps(*(x[gone:] for x in first)), first_raw[gone:])] if gone < first.length else []
-        return True
 
 
 def count(name: str, value: Any, *, least: int = 1, most: int = 2**31 - 1) -> int:

@@ -207,13 +207,18 @@ def programs(frame: Frame) -> Programs:
         # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
         learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)
         told = {name: value for name, value in report.items() if not name.startswith(("unsound/", "masked/"))}
-        return frame.apart(state)[0], (told, learnt)
+        return alike(frame.apart(state)[0], arrays), (told, learnt)
 
     def calibrate(memory: list[Array], arrays: list[Array], obs: Array, where: Array) -> list[Array]:
         state = standardised(frame.whole(arrays, memory), frame.observations.seen(obs), where)
-        return frame.apart(state)[0]
+        return alike(frame.apart(state)[0], arrays)
 
     return Programs(compiled(pay), compiled(pay_step, donate_argnums=0), compiled(train), compiled(calibrate))
+
+
+def alike(arrays: Sequence[Array], before: Sequence[Array]) -> list[Array]:
+    """Arrays of the same types as before: where JAX computes in 64 bits, counts would become longer."""
+    return [array.astype(old.dtype) for array, old in zip(arrays, before, strict=True)]
 
 
 def arrays_of(tree: Any) -> list[Array]:
