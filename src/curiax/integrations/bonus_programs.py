@@ -217,8 +217,12 @@ def programs(frame: Frame) -> Programs:
 
 
 def alike(arrays: Sequence[Array], before: Sequence[Array]) -> list[Array]:
-    """Arrays of the same types as before: where JAX computes in 64 bits, counts would become longer."""
-    return [array.astype(old.dtype) for array, old in zip(arrays, before, strict=True)]
+    """Arrays of the same types as before: where JAX computes in 64 bits, counts would become longer.
+
+    The others are left alone: a cast makes a type strong, and a program is compiled anew for that.
+    """
+    pairs = zip(arrays, before, strict=True)
+    return [array if array.dtype == old.dtype else array.astype(old.dtype) for array, old in pairs]
 
 
 def arrays_of(tree: Any) -> list[Array]:
