@@ -92,7 +92,7 @@ def one_member() -> type:
     import jax
     import jax.numpy as jnp
 
-    from curiax.curiosity import Disagreement
+    from curiax.curiosity import AbstractCuriosity, Disagreement
     from curiax.nn import join
 
     class OneMember(Disagreement):
@@ -102,6 +102,8 @@ def one_member() -> type:
 
         def draw(self, key: Any) -> Any:
             return jax.random.randint(key, (), 0, self.members.layers[0].bias.shape[0])
+
+        losses = AbstractCuriosity.losses
 
         def loss(self, t: Any, *, draw: Any) -> Any:
             member = jax.tree.map(lambda leaf: leaf[draw], self.members)

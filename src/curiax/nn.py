@@ -169,6 +169,14 @@ class MLP(eqx.Module):
         x = self.layers[-1](x)
         return self.activation(x) if self.activate_last else x
 
+    def columns(self, x: Float[Array, "inputs B"]) -> Float[Array, "outputs B"]:
+        """The same of many inputs, one in each column."""
+        for number, layer in enumerate(self.layers):
+            x = layer.weight.T @ x + layer.bias[:, None]
+            if number < len(self.layers) - 1 or self.activate_last:
+                x = self.activation(x)
+        return x
+
 
 class Conv(eqx.Module):
     """A convolution of one image `[height, width, channels]` with square filters, without padding.

@@ -50,6 +50,11 @@ class AbstractCuriosity(eqx.Module):
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
         """What training minimises, for one transition, and terms to report; `draw` is its randomness."""
 
+    def losses(self, steps: Transition, draws: PyTree) -> tuple[Float[Array, " B"], Terms]:
+        """`loss` of each transition of a batch; to be replaced only where the whole batch can be computed faster."""
+        axis = None if self.shares_key else 0
+        return jax.vmap(lambda t, d: self.loss(t, draw=d), in_axes=(0, axis))(steps, draws)
+
     def draw(self, key: PRNGKey) -> PyTree:
         """The randomness of one `loss`: by default the key itself.
 

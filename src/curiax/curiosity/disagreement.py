@@ -94,3 +94,11 @@ class Disagreement(AbstractCuriosity):
     def loss(self, t: Transition, *, draw: PyTree) -> tuple[Scalar, Terms]:
         errors = jnp.mean((self.predictions(t) - self.target(t.next_obs)) ** 2, axis=-1)
         return jnp.sum(errors * draw), {}
+
+    def losses(self, steps: Transition, draws: PyTree) -> tuple[Float[Array, " B"], Terms]:
+        """The same of a batch, one sample in each column: products of small matrices are faster so, backwards too."""
+        seen = jax.vmap(lambda t: join(self.target(t.obs), self.spec.action.vector(t.action)))(steps)
+        reached = jax.vmap(lambda t: self.target(t.next_obs))(steps)
+        guesses = jax.vmap(lambda member: member.columns(seen.T))(self.members)
+        errors = jnp.mean((guesses - reached.T) ** 2, axis=1)
+        return jnp.sum(errors * draws.T, axis=0), {}

@@ -132,7 +132,6 @@ class Learner(eqx.Module):
         order_key, loss_key = jax.random.split(key)
         batches, wanted = self._minibatches(blanked(steps), pool, order_key, count)
         number, size = batches.reward.shape
-        axis = None if model.shares_key else 0
         draws = jax.vmap(model.draw) if model.shares_key else jax.vmap(jax.vmap(model.draw))
         each = () if model.shares_key else (size,)
         keys = jax.random.split(loss_key, (number, *each))
@@ -146,7 +145,7 @@ class Learner(eqx.Module):
 
         def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
             steps, drawn = batch
-            each, terms = jax.vmap(lambda t, d: model.loss(t, draw=d), in_axes=(0, axis))(steps, drawn)
+            each, terms = model.losses(steps, drawn)
             total = valid_mean(each, steps.valid)
             return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 

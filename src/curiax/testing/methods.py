@@ -217,6 +217,18 @@ def invalid_steps(case: MethodCase) -> None:
     demand(np.array_equal(after, poisoned_after), f"{case.name} learns from what an invalid step holds.")
 
 
+def losses_are_each_loss(case: MethodCase) -> None:
+    """A batch's losses and terms are those of its transitions one by one."""
+    model, batch = case.model, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), case.steps)
+    keys = case.key if model.shares_key else jax.random.split(case.key, T * N)
+    draws = model.draw(keys) if model.shares_key else jax.vmap(model.draw)(keys)
+    found = eqx.filter_jit(lambda m, b, d: m.losses(b, d))(model, batch, draws)
+    expected = eqx.filter_jit(AbstractCuriosity.losses)(model, batch, draws)
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    same = jax.tree.structure(found) == jax.tree.structure(expected) and all(close(a, b) for a, b in pairs)
+    demand(same, f"losses() of {case.name} is not loss() of each transition.")
+
+
 def training(case: MethodCase) -> None:
     """Gradients are finite, frozen parts stay, at least one parameter moves, and the loss falls."""
     size = flatten(case.model)[0].size
@@ -287,6 +299,7 @@ METHOD_CHECKS: tuple[Callable[[MethodCase], None], ...] = (
     memory_is_cut,
     memory_catches_up,
     invalid_steps,
+    losses_are_each_loss,
     training,
     eager_is_jit,
     serialisation,
