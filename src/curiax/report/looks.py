@@ -22,7 +22,7 @@ LOOKS = {
     "none": ("#444444", ""),
 }
 #: For variants and for methods of the user's own, in the order of their appearance.
-SPARE = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#A52A2A", "#5D3A9B", "#4B8B3B")
+SPARE = ("#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#B8860B", "#A52A2A", "#5D3A9B", "#4B8B3B")
 STROKES = ("", "7 3", "2 3", "9 3 2 3")
 
 
