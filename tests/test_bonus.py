@@ -972,7 +972,7 @@ def test_features_of_images_are_standardised_once(how: str) -> None:
     assert np.array_equal(bonus.state.model.target.features.net.mean, measured)
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.parametrize("name", sorted({*METHOD_NAMES, *(name for name in METHODS if name.startswith("surprisal"))}))
 def test_every_method_tells_images_apart(name: str) -> None:
     """After an update the bonuses of different images differ, and none of them is at a bound."""
     space = spaces.Box(0, 255, (12, 12, 1), np.uint8)
