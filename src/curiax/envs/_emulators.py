@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from .._errors import SimulatorError, UsageError
+from .._errors import SimulatorError
 from . import _emulator_worker as worker
 from ._host import AbstractFleet, Mask, Seeds, require_like
 
@@ -215,15 +215,3 @@ def last_line(process: subprocess.Popen[bytes]) -> str:
 def shared_folder() -> str | None:
     """Where files lie in memory, if there is such a place."""
     return "/dev/shm" if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK) else None
-
-
-def import_ale(task: str) -> Any:
-    """ale-py, or an error that says how to install it."""
-    try:
-        import ale_py
-    except ImportError as error:
-        raise UsageError(
-            f"task {task!r} needs ale-py 0.12 ({error}): pip install 'curiax[atari]' (or, in a checkout, "
-            "pip install -e '.[atari]')."
-        ) from None
-    return ale_py

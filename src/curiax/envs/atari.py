@@ -15,15 +15,15 @@ Choices:
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 
-from .._errors import unknown
+from .._errors import UsageError, unknown
 from .._settings import Count, CountOrZero, Fraction
 from .._types import Axis, Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
-from ._emulators import EmulatorFleet, import_ale
+from ._emulators import EmulatorFleet
 from ._host import AbstractHostTask
 
 #: The games of the paper, by ale-py's names.
@@ -80,6 +80,18 @@ class Atari(AbstractHostTask):
         tracked = [ROOM] if self.grids else []
         settings = {"game": self.game, "sticky": self.sticky, "noops": self.noops, "skip": self.skip}
         return EmulatorFleet("atari", {**settings, "tracked": tracked}, count, threads, len(tracked))
+
+
+def import_ale(task: str) -> Any:
+    """ale-py, or an error that says how to install it."""
+    try:
+        import ale_py
+    except ImportError as error:
+        raise UsageError(
+            f"task {task!r} needs ale-py 0.12 ({error}): pip install 'curiax[atari]' (or, in a checkout, "
+            "pip install -e '.[atari]')."
+        ) from None
+    return ale_py
 
 
 def known(game: str) -> str:
