@@ -183,35 +183,71 @@ class Conv(eqx.Module):
 
     It is computed as one matrix product of all patches, each laid out as (column, row, channel). XLA's own convolution
     is some twenty times as slow on a CPU inside a loop, becomes a grouped one where seeds are side by side, and on a
-    GPU need not give the same bits twice.
+    GPU need not give the same bits twice. But on a GPU the patches of large images cost more than the product: `native`
+    takes XLA's convolution there.
+
+    Where the stride divides the side, each square of the image as large as the stride is first made one pixel with many
+    channels: the patches then are few and long pieces, and a GPU's units for products of matrices are filled.
     """
 
     weight: Float[Array, "patch outputs"]
     bias: Float[Array, " outputs"]
     side: int = eqx.field(static=True)
     stride: int = eqx.field(static=True)
+    native: bool = eqx.field(static=True)
 
     def __init__(
-        self, inputs: int, outputs: int, side: int, stride: int = 1, *, key: Source, init: Init = torch_uniform
+        self,
+        inputs: int,
+        outputs: int,
+        side: int,
+        stride: int = 1,
+        *,
+        key: Source,
+        init: Init = torch_uniform,
+        native: bool = False,
     ) -> None:
         patch = side * side * inputs
         _spend(patch, outputs)
         weight, bias = init(generator(key), patch, outputs)
         self.weight = jnp.asarray(weight, jnp.float32)
         self.bias = jnp.asarray(bias, jnp.float32)
-        self.side, self.stride = side, stride
+        self.side, self.stride, self.native = side, stride, native
 
     def size(self, length: int) -> int:
         """How many pixels a side of so many leaves."""
         return (length - self.side) // self.stride + 1
 
     def __call__(self, image: Float[Array, "height width inputs"]) -> Float[Array, "rows columns outputs"]:
-        rows, columns = (self.stride * (self.size(length) - 1) + 1 for length in image.shape[:2])
-        step, places = self.stride, range(self.side)
-        # Rows first, then columns: far fewer pieces than one for each place in a patch.
-        tall = jnp.concatenate([image[i : i + rows : step] for i in places], axis=-1)
-        patches = jnp.concatenate([tall[:, j : j + columns : step] for j in places], axis=-1)
-        return patches @ self.weight + self.bias
+        weight, bias = self.weight.astype(image.dtype), self.bias.astype(image.dtype)
+        side, step, sizes = self.side, self.stride, [self.size(length) for length in image.shape[:2]]
+        if step > 1 and side % step == 0:
+            image, weight = self._of_squares(image, weight, sizes)
+            side, step = side // step, 1
+
+        def patches(image: Array, weight: Array) -> Array:
+            rows, columns = (step * (size - 1) + 1 for size in sizes)
+            # Rows first, then columns: far fewer pieces than one for each place in a patch.
+            tall = jnp.concatenate([image[i : i + rows : step] for i in range(side)], axis=-1)
+            return jnp.concatenate([tall[:, j : j + columns : step] for j in range(side)], axis=-1) @ weight
+
+        def convolution(image: Array, weight: Array) -> Array:
+            kernel = jnp.swapaxes(weight.reshape(side, side, image.shape[-1], -1), 0, 1)
+            layout = ("NHWC", "HWIO", "NHWC")
+            return jax.lax.conv_general_dilated(image[None], kernel, (step, step), "VALID", dimension_numbers=layout)[0]
+
+        if not self.native:
+            return patches(image, weight) + bias
+        return jax.lax.platform_dependent(image, weight, cpu=patches, default=convolution) + bias
+
+    def _of_squares(self, image: Array, weight: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
+        """The image with one pixel for each square as large as the stride, and the weight that goes with it."""
+        step, channels, blocks = self.stride, image.shape[-1], self.side // self.stride
+        rows, columns = (size - 1 + blocks for size in sizes)
+        squares = image[: rows * step, : columns * step].reshape(rows, step, columns, step, channels)
+        squares = jnp.transpose(squares, (0, 2, 1, 3, 4)).reshape(rows, columns, -1)
+        parts = weight.reshape(blocks, step, blocks, step, channels, -1)
+        return squares, jnp.transpose(parts, (0, 2, 3, 1, 4, 5)).reshape(weight.shape)
 
 
 class Deconv(eqx.Module):

@@ -22,6 +22,11 @@ HostActor = Callable[[int, np.ndarray, np.ndarray], None]
 class AbstractAgent(eqx.Module):
     """Settings of an agent; what it learns is in an explicit state."""
 
+    @property
+    def sees_successors(self) -> bool:
+        """Whether `learn` looks at the true last observations of episodes."""
+        return True
+
     @abc.abstractmethod
     def build(self, spec: Spec, *, key: PRNGKey) -> Any:
         """The networks, drawn on the host."""

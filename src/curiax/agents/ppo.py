@@ -239,6 +239,10 @@ class PPO(AbstractAgent):
         s = self.settings
         return adam(s.learning_rate, s.adam_epsilon, s.max_gradient_norm)
 
+    @property
+    def sees_successors(self) -> bool:
+        return self.settings.episode_ends == "bootstrap"
+
     def build(self, spec: Spec, *, key: PRNGKey) -> AnyPolicy:
         return (VisionPolicy if large_image(spec) else Policy)(spec, self.settings.width, key=key)
 

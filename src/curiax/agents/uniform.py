@@ -14,6 +14,10 @@ from ._base import AbstractAgent, HostActor
 class Uniform(AbstractAgent):
     """Draws every action uniformly and never learns."""
 
+    @property
+    def sees_successors(self) -> bool:
+        return False
+
     def build(self, spec: Spec, *, key: PRNGKey) -> None:
         return None
 

@@ -56,10 +56,12 @@ class Stack:
     #: What the weights of a convolution with so many places in a patch are drawn from, and those of the linear layer.
     init: Callable[[int], Init] = lambda places: torch_uniform
     head_init: Init = torch_uniform
+    #: Whether an accelerator takes its own convolutions, which suit large images of one seed.
+    native: bool = False
 
 
 SMALL = Stack(((32, 3, 1), (64, 3, 1)), 128, activated=False, pooled=True)
-NATURE = Stack(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, activated=True, pooled=False)
+NATURE = Stack(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, activated=True, pooled=False, native=True)
 
 
 def burda(spec: Spec) -> Stack:
@@ -101,7 +103,8 @@ class CNN(eqx.Module):
         self.shape, self.stack = spec.obs_shape, stack or stack_for(spec)
         layers, sides, channels = [], self.shape[:2], self.shape[2]
         for filters, side, stride in self.stack.layers:
-            layers.append(Conv(channels, filters, side, stride, key=rng, init=self.stack.init(side * side)))
+            init = self.stack.init(side * side)
+            layers.append(Conv(channels, filters, side, stride, key=rng, init=init, native=self.stack.native))
             sides, channels = [layers[-1].size(length) for length in sides], filters
         if self.stack.pooled:
             sides = [length // 2 for length in sides]
@@ -113,7 +116,7 @@ class CNN(eqx.Module):
         x = x.reshape(self.shape)
         for layer in self.convolutions:
             x = jax.nn.leaky_relu(layer(x), self.stack.slope) if self.stack.activated else layer(x)
-        return self.head(jnp.ravel(max_pool(x) if self.stack.pooled else x))
+        return self.head(jnp.ravel(max_pool(x) if self.stack.pooled else x).astype(jnp.float32))
 
 
 def network(spec: Spec, hidden: Sequence[int], size: int, *, key: Source, on_image: Sequence[int] = ()) -> MLP | CNN:

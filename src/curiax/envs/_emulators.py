@@ -6,6 +6,7 @@ A process that dies is noticed at once, one that hangs after `PATIENCE` seconds,
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import itertools
 import json
@@ -21,15 +22,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Shaped
 
 from .._errors import SimulatorError
 from . import _emulator_worker as worker
-from ._host import AbstractFleet, Mask, Seeds, require_like
+from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 
 #: Seconds that a process may take for one step of all its emulators, and to start.
 PATIENCE, STARTING = 5.0, 60.0
+#: Steps of random play before training, in the paper.
+RANDOM_STEPS = 10_000
+
+
+class AbstractEmulatorTask(AbstractHostTask):
+    """A game: what is seen of it is a stack of frames, which whoever trains on it keeps once and stacks itself."""
+
+    #: Steps of random play before training: mean and deviation of pixels are measured on them and kept.
+    random_steps: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:
+        """A fleet of `count` machines in so many processes; not `stacked`, it shows the newest frames alone."""
 
 
 class EmulatorFleet(AbstractFleet):

@@ -23,8 +23,7 @@ from .._errors import UsageError, unknown
 from .._settings import Count, CountOrZero, Fraction, Side
 from .._types import Axis, Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
-from ._emulators import EmulatorFleet
-from ._host import AbstractHostTask
+from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet
 
 #: The games of the paper, by ale-py's names.
 PAPER = (
@@ -35,7 +34,7 @@ PAPER = (
 ROOM, ROOMS = 3, 24
 
 
-class Atari(AbstractHostTask):
+class Atari(AbstractEmulatorTask):
     """A game of the Atari 2600; its score is the reward, which only `none` looks at.
 
     In Montezuma's Revenge the rooms that were visited are counted.
@@ -46,6 +45,7 @@ class Atari(AbstractHostTask):
     noops: int = eqx.field(static=True)
     skip: int = eqx.field(static=True)
     side: int = eqx.field(static=True)
+    random_steps: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
@@ -59,6 +59,7 @@ class Atari(AbstractHostTask):
         noops: CountOrZero = 30,
         skip: Count = 4,
         side: Side = SIDE,
+        random_steps: Count = RANDOM_STEPS,
     ) -> None:
         """Set up the task.
 
@@ -69,9 +70,11 @@ class Atari(AbstractHostTask):
             noops: frames without action at the start: 1 to so many, drawn anew for each episode; 0 for none.
             skip: frames that an action is held for.
             side: rows and columns of a frame (paper: 84).
+            random_steps: steps of random play before training, on which mean and deviation of pixels are measured.
         """
         self.game = known(game)
         self.sticky, self.noops, self.skip, self.side = float(sticky), noops, skip, side
+        self.random_steps = random_steps
         self.spec = Spec((side, side, STACK), Discrete(actions(self.game)), horizon)
         rooms = Grid("rooms", (Axis("room", -0.5, ROOMS - 0.5, ROOMS),), "floor")
         self.grids = (rooms,) if self.game == "montezuma_revenge" else ()

@@ -33,8 +33,7 @@ from .._settings import Count, Side
 from .._types import Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulator_worker import Mario as Machine
-from ._emulators import EmulatorFleet
-from ._host import AbstractHostTask
+from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet
 
 #: What is known of the game's versions: SHA-1 of the ROM without its header → region.
 REGIONS = {
@@ -48,18 +47,25 @@ HEADER, PROGRAM, PICTURES = 16, 2, 1
 INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); it needs a C++ compiler."
 
 
-class Mario(AbstractHostTask):
+class Mario(AbstractEmulatorTask):
     """Super Mario Bros.; the distance is the reward, which only `none` looks at."""
 
     rom: str | None = eqx.field(static=True)
     skip: int = eqx.field(static=True)
     side: int = eqx.field(static=True)
+    random_steps: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
 
     def __init__(
-        self, *, rom: str | None = None, horizon: Count | None = None, skip: Count = 4, side: Side = SIDE
+        self,
+        *,
+        rom: str | None = None,
+        horizon: Count | None = None,
+        skip: Count = 4,
+        side: Side = SIDE,
+        random_steps: Count = RANDOM_STEPS,
     ) -> None:
         """Set up the task.
 
@@ -68,10 +74,11 @@ class Mario(AbstractHostTask):
             horizon: steps of one episode at most; None for no limit (released code).
             skip: frames that an action is held for.
             side: rows and columns of a frame (paper: 84); the screen is scaled and cut in proportion.
+            random_steps: steps of random play before training, on which mean and deviation of pixels are measured.
         """
         if rom is not None:
             checked_rom(Path(rom))
-        self.rom, self.skip, self.side, self.grids = rom, skip, side, ()
+        self.rom, self.skip, self.side, self.random_steps, self.grids = rom, skip, side, random_steps, ()
         self.spec = Spec((side, side, STACK), Discrete(len(Machine.ACTIONS)), horizon)
 
     def require(self) -> None:

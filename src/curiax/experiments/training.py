@@ -15,7 +15,7 @@ from .._stats import Moments
 from ..envs import AbstractHostTask
 from ..train import devices
 from ..train.batch import compile_chunk, first_states, host_copies, is_key, padded, place, refilled, seed_mesh, spread
-from ..train.hosted import LEARNT, Lane
+from ..train.lane import LEARNT, AbstractLane
 from ..train.lanes import Border, open_lanes, run_lanes
 from . import saved
 from .spec import Plan
@@ -48,7 +48,7 @@ class Training:
 
     def __init__(self, plan: Plan, layout: int | None = None) -> None:
         self.plan, self.done, self._asked = plan, 0, False
-        self.lanes: list[Lane] = []
+        self.lanes: list[AbstractLane] = []
         #: Seeds that are left out of the results, and why.
         self.faulty: dict[int, str] = {}
         #: Those of them that were lost before the run was continued.
@@ -206,7 +206,7 @@ class Training:
     def close(self) -> None:
         """Free the simulators."""
         for lane in self.lanes:
-            lane.fleet.close()
+            lane.close()
 
 
 def joined(leaves: Sequence[Any], kept: Sequence[int]) -> Any:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped, UInt32
 
-from .._errors import CuriaxError, NonFiniteError, SimulatorError
+from .._errors import NonFiniteError
 from .._sound import ADVICE, FROM_OUTSIDE, GO_ON, HUGE, spot
 from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
@@ -25,13 +25,9 @@ from ..curiosity import AbstractCuriosity
 from ..envs import AbstractFleet, AbstractHostTask
 from ..envs._host import require_like
 from . import devices
-from .batch import first_states, host_copies, refilled
+from .lane import AbstractLane, HostMetrics, part_of
 from .loop import Metrics, Setup, Stream, TrainState, Unsound, calibrated, learn, stream_keys
 from .moments import HostMoments
-
-HostMetrics = dict[str, np.ndarray]
-#: Before the names of a snapshot's arrays: what JAX holds, seed by seed, and what the simulators hold.
-LEARNT, HOST = "learnt.", "host."
 
 
 class Draws(NamedTuple):
@@ -101,8 +97,8 @@ def one_rollout(columns: Sequence[Array]) -> tuple[Rollout, Unsound | None]:
     return Rollout(Transition(*step), acted_next, points), Unsound(wrong[0][0], *wrong[1:]) if wrong else None
 
 
-class Lane:
-    """Some seeds of a run on one device."""
+class Lane(AbstractLane):
+    """Seeds whose observations are small: NumPy acts, all seeds learn in one program."""
 
     def __init__(
         self,
@@ -112,35 +108,26 @@ class Lane:
         device: Any,
         threads: int = 1,
     ) -> None:
-        task = setup.task
+        super().__init__(setup, build_model, seeds, device)
+        task, loop = setup.task, setup.loop
         assert isinstance(task, AbstractHostTask)
-        self.setup, self.seeds, self.device = setup, tuple(seeds), device
-        self.fleet: AbstractFleet = task.open(len(seeds) * setup.loop.envs, threads)
-        loop = setup.loop
+        self.fleet: AbstractFleet = task.open(len(seeds) * loop.envs, threads)
         self.moments = HostMoments(len(seeds), loop.envs, task.spec.obs_shape, loop.obs_epsilon, loop.obs_clip)
         self.tape = Tape(setup, len(seeds), self.fleet.record.shape[1])
-        #: Seed → what happened to its environments.
-        self.lost: dict[int, str] = {}
-        #: Steps taken by each environment, and the step at which each one's episode began.
-        self.now, self.began = 0, np.zeros(len(seeds) * setup.loop.envs, np.int64)
-        arrays, self.static = eqx.partition(first_states(setup, build_model, seeds), eqx.is_array)
-        self.arrays = jax.device_put(arrays, device)
+        #: The step at which each environment's episode began.
+        self.began = np.zeros(len(seeds) * loop.envs, np.int64)
         self._begin()
 
     @property
-    def train_state(self) -> TrainState:
-        """What is learnt, `[S, ...]`, on the device."""
-        return eqx.combine(self.arrays, self.static)
-
-    @property
     def obs_stats(self) -> Moments:
-        """The statistics of observations in the form of the pure-JAX family, `[S, ...]`."""
         moments = self.moments
         columns = (moments.mean[:, 0], moments.spread[:, 0] / moments.count, np.full(len(self.seeds), moments.count))
         return jax.vmap(Moments)(*(jnp.asarray(column, jnp.float32) for column in columns))
 
+    def close(self) -> None:
+        self.fleet.close()
+
     def compile(self) -> None:
-        """Compile the two programs of this lane: drawing random numbers, and learning."""
         setup, static = self.setup, self.static
         lead = (setup.loop.rollout, setup.loop.envs)
 
@@ -184,21 +171,10 @@ class Lane:
         return obs.reshape(len(self.seeds), self.setup.loop.envs, *obs.shape[1:])
 
     def iterate(self) -> HostMetrics:
-        """One iteration: collect, then learn. Returns the metrics of every seed."""
         draws = Draws(*map(np.asarray, self._draw(self.arrays)))
         actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
-        try:
+        with self.blaming_environments():
             self.collect(actor, draws)
-        except NonFiniteError:
-            raise
-        except Exception as error:
-            whose = (
-                f"the environments of seeds {', '.join(map(str, self.seeds))} failed at step {self.now + 1:,} of each"
-            )
-            if isinstance(error, CuriaxError):
-                raise type(error)(f"{whose}: {error}") from error
-            hint = "If they are your own, `curiax check` may find out why."
-            raise SimulatorError(f"{whose}: {type(error).__name__}: {error}. {hint}") from error
         columns = self.tape.sent(self.fleet, self.device)
         if self.now == self.setup.loop.rollout and self.train_state.curiosity.calibrates:
             self.arrays = self._calibrate(self.arrays, columns)
@@ -316,34 +292,14 @@ class Lane:
         raw = self._raw()
         return np.where(sound(raw, 2).reshape(*raw.shape[:2], *[1] * (raw.ndim - 2)), raw, self.moments.mean)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Everything that decides what this lane does next, as arrays of their own on the host."""
-        learnt = {f"{LEARNT}{name}": array for name, array in host_copies(self.arrays).items()}
-        return {**learnt, **{f"{HOST}{name}": np.array(array) for name, array in self.state().items()}}
-
-    def resume(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Continue from a snapshot, to the last bit."""
-
-        def part(prefix: str) -> dict[str, np.ndarray]:
-            return {name.removeprefix(prefix): array for name, array in snapshot.items() if name.startswith(prefix)}
-
-        self.arrays = jax.device_put(refilled(self.arrays, part(LEARNT)), self.device)
-        self.restore(part(HOST))
-
     def state(self) -> dict[str, np.ndarray]:
-        """Everything outside JAX that decides what this lane does next: plain arrays."""
         parts = {"fleet": self.fleet.state(), "moments": self.moments.state()}
         own = {"obs": self.tape.obs[-1].copy(), "now": np.asarray(self.now), "began": self.began.copy()}
         return {**own, **{f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Put a state back exactly; with the arrays of `train_state`, the lane continues as it would have."""
-
-        def part(prefix: str) -> dict[str, np.ndarray]:
-            return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
         like = {name: value for name, value in self.state().items() if not name.startswith("fleet/")}
         require_like(state, like)
-        self.fleet.restore(part("fleet/"))
-        self.moments.restore(part("moments/"))
+        self.fleet.restore(part_of(state, "fleet/"))
+        self.moments.restore(part_of(state, "moments/"))
         self.tape.obs[-1], self.now, self.began[:] = state["obs"], int(state["now"]), state["began"]

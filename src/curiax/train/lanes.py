@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -13,8 +13,11 @@ import numpy as np
 
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
-from .devices import cpu_cores, lane_devices
-from .hosted import HostMetrics, Lane
+from ..envs import AbstractEmulatorTask
+from .devices import cpu_cores, devices_for, lane_devices
+from .filmed import FilmLane
+from .hosted import Lane
+from .lane import AbstractLane, HostMetrics
 from .loop import Setup
 
 #: No lane is further ahead of the slowest, nor of whoever takes what it delivers: a border that all lanes have still
@@ -23,9 +26,12 @@ LEAD = 2
 
 
 class Delivery(NamedTuple):
-    """What lanes hand over after one iteration: the metrics `[S]`, and each lane's state where it was asked for."""
+    """What lanes hand over after one iteration: the metrics `[S]`, and each lane's state where it was asked for.
 
-    metrics: HostMetrics
+    A lane may promise its metrics, and keep the promise in the course of its next iteration.
+    """
+
+    metrics: HostMetrics | Future[HostMetrics]
     states: list[dict[str, np.ndarray]] | None
 
 
@@ -75,26 +81,32 @@ def open_lanes(
     build_model: Callable[[PRNGKey], AbstractCuriosity],
     seeds: Sequence[int],
     count: int | None = None,
-) -> list[Lane]:
-    """A lane for each device, or `count` lanes, the seeds dealt out among them, all compiled side by side."""
-    found = lane_devices(len(seeds))
-    devices = found if count is None else list(islice(cycle(found), count))
+) -> list[AbstractLane]:
+    """A lane for each device, or `count` lanes, the seeds dealt out among them, all compiled side by side.
+
+    Of emulators, whose frames are large, each seed has a lane of its own.
+    """
+    filmed = isinstance(setup.task, AbstractEmulatorTask)
+    kind, found = (FilmLane, devices_for(len(seeds))) if filmed else (Lane, lane_devices(len(seeds)))
+    devices = found if count is None and not filmed else list(islice(cycle(found), len(seeds) if filmed else count))
     dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(devices))]
     threads = max(1, cpu_cores() // len(devices))
-    lanes = [Lane(setup, build_model, part, device, threads) for part, device in zip(dealt, devices, strict=True)]
+    lanes: list[AbstractLane] = [
+        kind(setup, build_model, part, device, threads) for part, device in zip(dealt, devices, strict=True)
+    ]
     with ThreadPoolExecutor(len(lanes)) as pool:
-        list(pool.map(Lane.compile, lanes))
+        list(pool.map(lambda lane: lane.compile(), lanes))
     return lanes
 
 
 def run_lanes(
-    lanes: Sequence[Lane], iterations: int, border: Border | None = None, first: int = 0
+    lanes: Sequence[AbstractLane], iterations: int, border: Border | None = None, first: int = 0
 ) -> Iterator[Delivery]:
     """The iterations from `first` on, each lane in a thread; yields what all lanes deliver, one after another."""
     done: queue.SimpleQueue[tuple[int, Delivery | BaseException]] = queue.SimpleQueue()
     border = border or Border(len(lanes), first)
 
-    def work(number: int, lane: Lane) -> None:
+    def work(number: int, lane: AbstractLane) -> None:
         try:
             for iteration in range(first, iterations):
                 if not border.begin(iteration):
@@ -103,6 +115,7 @@ def run_lanes(
                 done.put(
                     (number, Delivery(metrics, [lane.snapshot()] if border.passes(number, iteration + 1) else None))
                 )
+            lane.settle()
         except BaseException as error:
             done.put((number, error))
 
@@ -118,7 +131,8 @@ def run_lanes(
                     raise item
                 waiting[number].append(item)
             parts = [queued.pop(0) for queued in waiting]
-            metrics = {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics}
+            found = [part.metrics.result() if isinstance(part.metrics, Future) else part.metrics for part in parts]
+            metrics = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
             yield Delivery(metrics, joined_states(parts))
             border.take(iteration + 1)
     finally:
