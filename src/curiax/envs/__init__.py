@@ -3,8 +3,10 @@
 from ._base import AbstractAnyTask, AbstractTask, Probe, Samples
 from ._host import AbstractFleet, AbstractHostTask
 from .ant_maze import AntMaze
+from .atari import Atari
 from .gymnasium_task import GymnasiumTask
 from .half_cheetah import HalfCheetah
+from .mario import Mario
 from .mountain_car import MountainCar
 from .noisy_mnist import NoisyMNIST
 from .remote import HostRemote, NoisyRemote, RemoteSettings
@@ -15,9 +17,11 @@ __all__ = [
     "AbstractHostTask",
     "AbstractTask",
     "AntMaze",
+    "Atari",
     "GymnasiumTask",
     "HalfCheetah",
     "HostRemote",
+    "Mario",
     "MountainCar",
     "NoisyMNIST",
     "NoisyRemote",

@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import equinox as eqx
 
@@ -56,6 +58,7 @@ class Mario(AbstractHostTask):
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
+    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({"beta": 0.01})
 
     def __init__(self, *, rom: str | None = None, horizon: Count | None = None, skip: Count = 4) -> None:
         """Set up the task.
