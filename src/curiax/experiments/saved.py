@@ -232,7 +232,7 @@ def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Pl
 
 
 def foreign(said: Mapping[str, Any]) -> list[str]:
-    """Whatever an experiment names that setting it up would import, and that is neither Curiax's nor a known package's."""
+    """Whatever setting up an experiment would import that is neither Curiax's, Gymnasium's nor ale-py's."""
 
     def ours(name: str) -> bool:
         module, _, rest = name.partition(":")
