@@ -227,7 +227,7 @@ SUITES: dict[str, Suite] = {
             "arcade",
             "Arcade",
             "LBS and surprisal in random, inverse-dynamics and autoencoder features on the paper's eight Atari games "
-            "and Super Mario Bros. (--games picks games); needs curiax[atari] and curiax[mario]",
+            "and Super Mario Bros.; needs curiax[atari] and curiax[mario]",
             ARCADE,
             plainly("lbs", "surprisal", "surprisal-idf", "surprisal-vae"),
             seeds=5,

@@ -179,8 +179,9 @@ def games(content: Content, quantities: Sequence[Curves], stem: Path) -> None:
         handles = [axes[0][0].plot([], [], label=short(label), linewidth=1.8, **look[label])[0] for label in look]
         figure.legend(handles=handles, loc="outside upper right", ncols=5, frameon=False)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        note = "mean over seeds, band: 95 % interval"
-        note += "; authors' LBS: ± standard deviation" if any(line.label == AUTHORS for line in content.lines) else ""
+        banded = any(series.low for series in everything if series.label != AUTHORS)
+        note = "mean over seeds, band: 95 % interval" if banded else "too few seeds for a band"
+        note += f"; {AUTHORS}: ± standard deviation" if any(series.label == AUTHORS for series in everything) else ""
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
 
 
