@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from curiax import SimulatorError, UsageError
+from curiax._settings import checked
 from curiax.envs import _emulator_worker, _emulators
 from curiax.envs._emulators import EmulatorFleet
 from curiax.envs.atari import PAPER, Atari, actions
@@ -121,6 +122,55 @@ def test_the_stack_is_black_after_a_reset_and_then_fills() -> None:
     fleet.reset(seeds(2, 7), np.array([True, False]))
     assert not fleet.obs[0, :, :, :3].any()
     np.testing.assert_array_equal(fleet.obs[1], other)
+
+
+def test_frames_may_be_of_another_size() -> None:
+    """The same game, each frame scaled from the screen at once, not from 84 x 84."""
+    from PIL import Image
+
+    task, moves = Atari(side=42), np.random.default_rng(0).integers(4, size=12)
+    assert task.spec.obs_shape == (42, 42, 4)
+    fleet = task.open(2, 2)
+    fleet.reset(seeds(2))
+    machine = _emulator_worker.Atari("breakout", sticky=0.0, noops=30, skip=4, tracked=[])
+    machine.reset(1, np.zeros((84, 84), np.uint8))
+    for move in moves:
+        fleet.step(np.full(2, move, np.int32), seeds(2))
+        machine.step(int(move), np.zeros((84, 84), np.uint8))
+        expected = Image.fromarray(machine._last).resize((42, 42), Image.Resampling.BILINEAR)
+        np.testing.assert_array_equal(fleet.frame[1], np.asarray(expected))
+    assert fleet.obs.shape == (2, 42, 42, 4)
+    np.testing.assert_array_equal(fleet.obs[..., -1], fleet.frame)
+
+
+def test_a_side_too_small_for_the_networks_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"task\.side = 35: must be greater than or equal to 36 \(default 84\)"):
+        checked(Atari, {"side": 35}, "task")
+
+
+def test_frames_need_not_be_stacked() -> None:
+    """Then the newest alone is shown and kept, and it is what it would have been; a state goes on to the same bits."""
+    plain, single = opened(2), Atari().open(2, 1, stacked=False)
+    single.reset(seeds(2))
+    obs = single.obs
+    assert obs.shape == (2, 84, 84, 1)
+    moves, state = np.random.default_rng(0).integers(4, size=(20, 2)).astype(np.int32), {}
+    for t, move in enumerate(moves):
+        if t == 10:
+            state = single.state()
+        for fleet in (plain, single):
+            fleet.step(move, seeds(2))
+        np.testing.assert_array_equal(single.frame, plain.frame)
+        np.testing.assert_array_equal(obs, plain.obs[..., -1:])
+    assert state["stack"].shape == (2, 1, 84, 84)
+    assert single.obs is obs
+    again = Atari().open(2, 2, stacked=False)
+    again.restore(state)
+    for move in moves[10:]:
+        again.step(move, seeds(2))
+    np.testing.assert_array_equal(again.obs, single.obs)
+    with pytest.raises(ValueError, match=r"stack is uint8\[2, 1, 84, 84\], not uint8\[2, 4, 84, 84\]"):
+        plain.restore(state)
 
 
 def test_games_begin_with_different_numbers_of_frames() -> None:

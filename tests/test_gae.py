@@ -135,7 +135,8 @@ def bootstraps(policy: Policy, rollout: Rollout, mode: str) -> tuple[Doubles, Do
 @pytest.mark.parametrize("mode", ["ignore", "terminate", "bootstrap"])
 def test_values_at_episode_ends(policy: Policy, rollout: Rollout, mode: Any) -> None:
     agent = PPO(PPOSettings(episode_ends=mode, width=8))
-    value, following, cut = jax.jit(agent._values)(policy, rollout)
+    value, _ = jax.jit(agent._before)(policy, rollout)
+    following, cut = jax.jit(agent._bootstrap)(policy, rollout, value)
     expected = bootstraps(policy, rollout, mode)
     np.testing.assert_allclose(value, expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(following, expected[1], rtol=1e-4, atol=1e-5)

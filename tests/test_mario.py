@@ -79,6 +79,23 @@ def test_a_frame_is_the_cropped_screen_scaled_by_a_triangle_filter() -> None:
 
 
 @needs_the_game
+def test_another_side_scales_and_cuts_in_proportion() -> None:
+    """42 x 42 are rows 9 to 50 of 55; the picture is the same, so it is near the large one's means of 2 x 2."""
+    assert Mario(side=42).spec.obs_shape == (42, 42, 4)
+    large, small, single = opened(1), opened(1, side=42), Mario(side=42).open(1, stacked=False)
+    single.reset(seeds(1))
+    for _ in range(25):
+        for fleet in (large, small, single):
+            fleet.step(np.full(1, RUN, np.int32), seeds(1))
+    assert small.obs.shape == (1, 42, 42, 4)
+    assert single.obs.shape == (1, 42, 42, 1)
+    np.testing.assert_array_equal(single.frame, small.frame)
+    means = large.frame[0].reshape(42, 2, 42, 2).mean(axis=(1, 3))
+    difference = np.abs(small.frame[0] - means)
+    assert difference.mean() < 0.5 * min(np.abs(np.roll(small.frame[0], 1, axis=k) - means).mean() for k in (0, 1))
+
+
+@needs_the_game
 def test_the_game_sees_the_buttons_of_the_fourteen_actions() -> None:
     """The game keeps the buttons that it has read, one bit for each."""
     bits = {"A": 128, "B": 64, "up": 8, "down": 4, "left": 2, "right": 1}

@@ -19,6 +19,8 @@ Keep = Annotated[float, Gt(0), Le(1)]
 Discount = Annotated[float, Ge(0), Lt(1)]
 Count = Annotated[int, Ge(1)]
 CountOrZero = Annotated[int, Ge(0)]
+#: Rows and columns of a square frame; the convolutions for arcade games leave nothing of a smaller one.
+Side = Annotated[int, Ge(36)]
 #: Bits of a code that numbers the entries of a table.
 Bits = Annotated[int, Ge(1), Le(20)]
 

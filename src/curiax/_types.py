@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped, UInt8
 
 __all__ = [
     "Axis",
     "Box",
     "Discrete",
+    "Film",
     "Grid",
     "PRNGKey",
     "Rollout",
@@ -249,13 +250,41 @@ class Transition(eqx.Module):
         return self.terminated | self.truncated
 
 
+class Film(eqx.Module):
+    """The frames of a rollout, and how an observation is made of some of them.
+
+    In a rollout with a film an observation is the numbers of its frames, the newest last, −1 for black. What agents and
+    methods see of it is (o − mean) / (deviation + 1e-8): a mean for each pixel, one deviation for all of them.
+    """
+
+    frames: UInt8[Array, "count height width"]
+    mean: Float[Array, "height width stack"]
+    deviation: Scalar
+    #: The type of what is seen: convolutions compute in the type of their input.
+    kind: Any = eqx.field(static=True, default=jnp.float32)
+
+    def __call__(self, numbers: Int[Array, " stack"]) -> Float[Array, "height width stack"]:
+        black = (numbers < 0)[:, None, None]
+        shown = jnp.where(black, jnp.uint8(0), self.frames[jnp.maximum(numbers, 0)])
+        return self.standardised(jnp.moveaxis(shown, 0, -1))
+
+    def standardised(self, pixels: UInt8[Array, "height width stack"]) -> Float[Array, "height width stack"]:
+        """Pixels as networks see them."""
+        return ((pixels.astype(jnp.float32) - self.mean) / (self.deviation + 1e-8)).astype(self.kind)
+
+
 class Rollout(eqx.Module):
     """`T` steps of `N` environments: what collection hands to learning.
 
     `step.next_obs` is the true successor; `acted_next` is the observation the agent acted on next, which
-    at an episode's end is the first one of the next episode.
+    at an episode's end is the first one of the next episode. With a `film` all of them are numbers of its frames.
     """
 
     step: Transition
     acted_next: Shaped[Array, "T N ..."]
     points: Float[Array, "T N axes"]
+    film: Film | None = None
+
+    def see(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
+        """One observation, as agents and methods see it."""
+        return obs if self.film is None else self.film(obs)

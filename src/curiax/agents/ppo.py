@@ -1,11 +1,13 @@
 """Proximal Policy Optimization, as the released LBS code runs it.
 
 Schulman et al. 2017, in Kostrikov's form: separate tanh networks for policy and value, a state-independent
-log-deviation, clipped value loss, advantages standardised over the whole rollout.
+log-deviation, clipped value loss, advantages standardised over the whole rollout. Of large images, as in arcade games,
+policy and value are two linear layers on one network of convolutions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,10 +19,12 @@ import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
 from .._dist import Categorical, DiagGaussian
+from .._film import at_every_time
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
+from ..curiosity.encoders import CNN, NATURE, stack_for
 from ..nn import MLP, Linear, generator, orthogonal
 from ._base import AbstractAgent, HostActor
 
@@ -45,7 +49,7 @@ class PPOSettings:
         episode_ends: `ignore`: values and traces run through resets (released code); `terminate`: every end
             is worth 0 (its `--use-dones`); `bootstrap`: a time limit is worth the value of the true
             successor, a termination 0.
-        width: hidden units in each of the two layers.
+        width: hidden units in each of the two layers; of large images also the number of features.
     """
 
     learning_rate: Positive = 3e-4
@@ -114,10 +118,56 @@ class Policy(eqx.Module):
         """V(s)."""
         return self.critic(jnp.ravel(obs))[0]
 
+    def both(self, obs: Float[Array, "..."]) -> tuple[DiagGaussian | Categorical, Scalar]:
+        """The distribution of actions, and V(s)."""
+        return self.distribution(obs), self.value(obs)
 
-def log_probs(policy: Policy, step: Transition) -> Float[Array, "T N"]:
+
+class VisionPolicy(eqx.Module):
+    """Actor and critic of large images: convolutions, two hidden layers, and a linear layer for each of the two."""
+
+    eye: CNN
+    trunk: MLP
+    head: Linear
+    log_std: Float[Array, " size"] | None
+    critic: Linear
+
+    def __init__(self, spec: Spec, width: int, *, key: PRNGKey) -> None:
+        rng, discrete = generator(key), isinstance(spec.action, Discrete)
+        self.eye = CNN(spec, [width], key=rng)
+        self.trunk = MLP([width, width, width], key=rng, activate_last=True)
+        self.head = Linear(width, spec.action.size, key=rng, init=orthogonal(0.01 if discrete else 1.0))
+        self.log_std = None if discrete else jnp.zeros(spec.action.size)
+        self.critic = Linear(width, 1, key=rng)
+
+    def both(self, obs: Float[Array, "..."]) -> tuple[DiagGaussian | Categorical, Scalar]:
+        """The distribution of actions, and V(s)."""
+        hidden = self.trunk(self.eye(jnp.ravel(obs)))
+        out = self.head(hidden)
+        family = Categorical(out) if self.log_std is None else DiagGaussian(out, jnp.exp(self.log_std))
+        return family, self.critic(hidden)[0]
+
+    def distribution(self, obs: Float[Array, "..."]) -> DiagGaussian | Categorical:
+        """The distribution of actions."""
+        return self.both(obs)[0]
+
+    def value(self, obs: Float[Array, "..."]) -> Scalar:
+        """V(s)."""
+        return self.both(obs)[1]
+
+
+AnyPolicy = Policy | VisionPolicy
+
+
+def large_image(spec: Spec) -> bool:
+    """Whether observations are images that the arcade games' convolutions can work on."""
+    return spec.image and stack_for(spec) is NATURE
+
+
+def log_probs(policy: AnyPolicy, rollout: Rollout) -> Float[Array, "T N"]:
     """Log-probability of every action taken."""
-    return jax.vmap(jax.vmap(lambda obs, action: policy.distribution(obs).log_prob(action)))(step.obs, step.action)
+    each = jax.vmap(lambda obs, action: policy.distribution(rollout.see(obs)).log_prob(action))
+    return at_every_time(rollout.film, each, rollout.step.obs, rollout.step.action)
 
 
 class NumpyActor:
@@ -156,14 +206,14 @@ class NumpyActor:
 class PPOState(eqx.Module):
     """What PPO learns."""
 
-    policy: Policy
+    policy: AnyPolicy
     opt_state: optax.OptState
 
 
 class Batch(eqx.Module):
     """Samples for the policy's gradient steps."""
 
-    obs: Float[Array, "B ..."]
+    obs: Shaped[Array, "B ..."]
     action: Shaped[Array, "B ..."]
     log_prob: Float[Array, " B"]
     value: Float[Array, " B"]
@@ -189,10 +239,10 @@ class PPO(AbstractAgent):
         s = self.settings
         return adam(s.learning_rate, s.adam_epsilon, s.max_gradient_norm)
 
-    def build(self, spec: Spec, *, key: PRNGKey) -> Policy:
-        return Policy(spec, self.settings.width, key=key)
+    def build(self, spec: Spec, *, key: PRNGKey) -> AnyPolicy:
+        return (VisionPolicy if large_image(spec) else Policy)(spec, self.settings.width, key=key)
 
-    def start(self, networks: Policy) -> PPOState:
+    def start(self, networks: AnyPolicy) -> PPOState:
         return PPOState(networks, self.optimiser.init(flatten(networks)[0]))
 
     def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "*shape _"]:
@@ -205,6 +255,8 @@ class PPO(AbstractAgent):
         return state.policy.distribution(obs).sample(noise)
 
     def host_actor(self, spec: Spec, states: PPOState, noise: Float[np.ndarray, "T S N _"]) -> HostActor:
+        if isinstance(states.policy, VisionPolicy):
+            return super().host_actor(spec, states, noise)
         return NumpyActor(states.policy, noise)
 
     def learn(
@@ -219,12 +271,13 @@ class PPO(AbstractAgent):
     ) -> tuple[PPOState, dict[str, Array]]:
         s = self.settings
         step = rollout.step
-        value, next_value, cut = self._values(state.policy, rollout)
+        value, log_prob = self._before(state.policy, rollout)
+        next_value, cut = self._bootstrap(state.policy, rollout, value)
         advantage = gae(reward, value, next_value, cut, discount=s.discount, trace=s.trace)
         target = advantage + value
         valid = step.valid if spec.fillers else None
         standardised = (advantage - jnp.mean(advantage, where=valid)) / (jnp.std(advantage, ddof=1, where=valid) + 1e-5)
-        columns: tuple[Any, ...] = (step.obs, step.action, log_probs(state.policy, step), value, standardised, target)
+        columns: tuple[Any, ...] = (step.obs, step.action, log_prob, value, standardised, target)
         samples = Batch(*jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (*columns, valid)))
 
         count = reward.size
@@ -233,11 +286,16 @@ class PPO(AbstractAgent):
         index = orders[:, : count // size * size].reshape(-1, size)
         batches = jax.tree.map(lambda x: x[index], samples)
         policy, opt_state, report = descend(
-            self._loss, state.policy, self.optimiser, state.opt_state, batches, mask=mask
+            lambda policy, batch: self._loss(policy, batch, rollout.see),
+            state.policy,
+            self.optimiser,
+            state.opt_state,
+            batches,
+            mask=mask,
         )
 
         # How far the whole update moved the policy on this rollout.
-        log_ratio = log_probs(policy, step).reshape(-1) - samples.log_prob
+        log_ratio = log_probs(policy, rollout).reshape(-1) - samples.log_prob
         report["approx_kl"] = jnp.mean(jnp.exp(log_ratio) - 1.0 - log_ratio)
         report["clip_fraction"] = jnp.mean(jnp.abs(jnp.exp(log_ratio) - 1.0) > s.clip)
         report["explained_variance"] = 1.0 - jnp.var(target - value) / (jnp.var(target) + 1e-8)
@@ -247,29 +305,37 @@ class PPO(AbstractAgent):
             report["action_std"] = jnp.mean(jnp.exp(policy.log_std))
         return PPOState(policy, opt_state), report
 
-    def _values(
-        self, policy: Policy, rollout: Rollout
-    ) -> tuple[Float[Array, "T N"], Float[Array, "T N"], Bool[Array, "T N"]]:
-        """V(s_t), the value each step bootstraps from, and where the trace is cut."""
-        step: Transition = rollout.step
-        evaluate = jax.vmap(jax.vmap(policy.value))
-        value = evaluate(step.obs)
-        last = jax.vmap(policy.value)(rollout.acted_next[-1])
-        following = jnp.concatenate([value[1:], last[None]])
-        if self.settings.episode_ends == "ignore":
-            return value, following, jnp.zeros_like(step.terminated)
-        if self.settings.episode_ends == "terminate":
-            return value, jnp.where(step.ended, 0.0, following), step.ended
-        true = evaluate(step.next_obs)
-        bootstrap = jnp.where(step.terminated, 0.0, jnp.where(step.truncated, true, following))
-        return value, bootstrap, step.ended
+    def _before(self, policy: AnyPolicy, rollout: Rollout) -> tuple[Float[Array, "T N"], Float[Array, "T N"]]:
+        """V(s_t) and the log-probability of each action, by the policy that acted."""
 
-    def _loss(self, policy: Policy, batch: Batch) -> tuple[Scalar, dict[str, Scalar]]:
+        def each(obs: Array, action: Array) -> tuple[Scalar, Scalar]:
+            distribution, value = policy.both(rollout.see(obs))
+            return value, distribution.log_prob(action)
+
+        return at_every_time(rollout.film, jax.vmap(each), rollout.step.obs, rollout.step.action)
+
+    def _bootstrap(
+        self, policy: AnyPolicy, rollout: Rollout, value: Float[Array, "T N"]
+    ) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
+        """The value each step bootstraps from, and where the trace is cut."""
+        step: Transition = rollout.step
+        evaluate = jax.vmap(lambda obs: policy.value(rollout.see(obs)))
+        following = jnp.concatenate([value[1:], evaluate(rollout.acted_next[-1])[None]])
+        if self.settings.episode_ends == "ignore":
+            return following, jnp.zeros_like(step.terminated)
+        if self.settings.episode_ends == "terminate":
+            return jnp.where(step.ended, 0.0, following), step.ended
+        true = at_every_time(rollout.film, evaluate, step.next_obs)
+        return jnp.where(step.terminated, 0.0, jnp.where(step.truncated, true, following)), step.ended
+
+    def _loss(
+        self, policy: AnyPolicy, batch: Batch, see: Callable[[Array], Array] = lambda obs: obs
+    ) -> tuple[Scalar, dict[str, Scalar]]:
         s = self.settings
 
         def evaluate(obs: Array, action: Array) -> tuple[Scalar, Scalar, Array]:
-            distribution = policy.distribution(obs)
-            return distribution.log_prob(action), policy.value(obs), distribution.entropy()
+            distribution, value = policy.both(see(obs))
+            return distribution.log_prob(action), value, distribution.entropy()
 
         log_prob, value, entropy = jax.vmap(evaluate)(batch.obs, batch.action)
         ratio = jnp.exp(log_prob - batch.log_prob)

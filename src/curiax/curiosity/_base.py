@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from .._film import at_every_time, shown
 from .._sound import LIMIT, all_within, within
 from .._stats import valid_mean
-from .._types import PRNGKey, Scalar, Transition
+from .._types import Film, PRNGKey, Scalar, Transition
 from .features import Target
 
 Memory = PyTree
@@ -130,9 +131,15 @@ def start_memory(model: AbstractCuriosity, n_envs: int) -> Memory:
 
 
 def score(
-    model: AbstractCuriosity, memory: Memory, steps: Transition, *, key: PRNGKey, mask: bool = False
+    model: AbstractCuriosity,
+    memory: Memory,
+    steps: Transition,
+    *,
+    key: PRNGKey,
+    mask: bool = False,
+    film: Film | None = None,
 ) -> tuple[Memory, Float[Array, "T N"]]:
-    """The raw bonus of every transition of a rollout `[T, N]`.
+    """The raw bonus of every transition of a rollout `[T, N]`, which may be made of a film's frames.
 
     Without memory all transitions are scored at once. With memory each environment is followed through
     time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps earn
@@ -143,11 +150,11 @@ def score(
     keys, axis = method_keys(model, key, shape)
 
     def one(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
-        return model.reward(memory, t, key=key)
+        return model.reward(memory, shown(film, t), key=key)
 
     if memory is None:
         over_envs = jax.vmap(lambda t, k: one(None, t, k)[1], in_axes=(0, axis))
-        bonus = jax.vmap(over_envs, in_axes=(0, axis))(steps, keys)
+        bonus = with_keys(film, over_envs, steps, keys, axis)
         return None, jnp.where(steps.valid, bonus, 0.0)
 
     def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
@@ -174,12 +181,27 @@ def score(
     return jax.lax.scan(at_time, memory, (steps, keys))
 
 
-def explanation(model: AbstractCuriosity, steps: Transition, *, key: PRNGKey, mask: bool = False) -> dict[str, Scalar]:
+def with_keys(film: Film | None, each: Any, steps: Transition, keys: Any, axis: int | None) -> Any:
+    """`each` of the steps at every time, with the keys of that time or the one for all."""
+    if axis is None:
+        return at_every_time(film, lambda t: each(t, keys), steps)
+    return at_every_time(film, each, steps, keys)
+
+
+#: Of steps made of a film's frames one in so many is explained: all would cost another pass of the networks.
+EXPLAINED = 16
+
+
+def explanation(
+    model: AbstractCuriosity, steps: Transition, *, key: PRNGKey, mask: bool = False, film: Film | None = None
+) -> dict[str, Scalar]:
     """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus; with `mask`, over the sound ones."""
+    if film is not None:
+        steps = jax.tree.map(lambda x: x[::EXPLAINED], steps)
     keys, axis = method_keys(model, key, steps.reward.shape)
-    over_envs = jax.vmap(lambda t, k: model.explain(t, key=k), in_axes=(0, axis))
+    over_envs = jax.vmap(lambda t, k: model.explain(shown(film, t), key=k), in_axes=(0, axis))
     # The same nesting as in `score`, so that the compiler can share the networks' evaluation with it.
-    terms = jax.vmap(over_envs, in_axes=(0, axis))(steps, keys)
+    terms = with_keys(film, over_envs, steps, keys, axis)
     return jax.tree.map(
         lambda term: valid_mean(term, steps.valid & within(term, LIMIT) if mask else steps.valid), terms
     )

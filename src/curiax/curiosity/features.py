@@ -13,6 +13,9 @@ from .._types import Discrete, Scalar, Spec, Transition, Vector
 from ..nn import MLP, Linear, Source, generator, join
 from .encoders import CNN, feature_count, network
 
+#: So many observations at once are looked at in calibration: thousands of large images would fill the memory.
+CALIBRATED = 512
+
 
 class Standardised(eqx.Module):
     """A network whose outputs are shifted and scaled."""
@@ -53,7 +56,7 @@ class Target(eqx.Module):
         """
         if self.features is None:
             return self
-        values = jax.vmap(self.features.net.net)(obs.reshape(len(obs), -1))
+        values = jax.lax.map(self.features.net.net, obs.reshape(len(obs), -1), batch_size=CALIBRATED)
         deviation = jnp.std(values, axis=0)
         measured = (jnp.mean(values, axis=0), jnp.where(deviation > 1e-6, deviation, 1.0))
         return eqx.tree_at(lambda t: (t.features.net.mean, t.features.net.deviation), self, measured)

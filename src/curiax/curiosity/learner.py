@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from .._film import shown
 from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
 from .._sound import LIMIT, all_within, within
 from .._stats import ReturnScale, valid_mean
 from .._tree import adam, descend, flatten, shuffle
-from .._types import PRNGKey, Scalar, Transition
+from .._types import Film, PRNGKey, Scalar, Transition
 from ._base import AbstractCuriosity, Memory, blanked, score, start_memory
 
 
@@ -75,6 +76,15 @@ class LearnerState(eqx.Module):
     pool: Pool | None
 
 
+class Lessons(eqx.Module):
+    """Minibatches `[number, B]` in the order of training, and their randomness."""
+
+    batches: Transition
+    drawn: PyTree
+    #: Which of them are meant; None for all.
+    wanted: Bool[Array, " number"] | None = None
+
+
 class Learner(eqx.Module):
     """Trains any method on rollouts and turns its raw bonus into a reward."""
 
@@ -96,10 +106,17 @@ class Learner(eqx.Module):
         return LearnerState(opt_state, start_memory(model, n_envs), ReturnScale.start(n_envs), pool)
 
     def reward(
-        self, model: AbstractCuriosity, state: LearnerState, steps: Transition, *, key: PRNGKey, mask: bool = False
+        self,
+        model: AbstractCuriosity,
+        state: LearnerState,
+        steps: Transition,
+        *,
+        key: PRNGKey,
+        mask: bool = False,
+        film: Film | None = None,
     ) -> tuple[LearnerState, Float[Array, "T N"], Float[Array, "T N"]]:
         """The raw bonus and the scaled one that is paid; with `mask` an unsound bonus is paid as 0."""
-        memory, raw = score(model, state.memory, steps, key=key, mask=mask)
+        memory, raw = score(model, state.memory, steps, key=key, mask=mask, film=film)
         scale, paid = state.scale, jnp.where(within(raw, LIMIT), raw, 0.0) if mask else raw
         if self.settings.scale:
             s = self.settings
@@ -120,14 +137,32 @@ class Learner(eqx.Module):
         key: PRNGKey,
         count: Int[Array, ""] | None = None,
         mask: bool = False,
+        film: Film | None = None,
     ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
         """Epochs of minibatches over the rollout, or over the pool where one is kept; `mask` as in `descend`.
 
         With a `count` the rollout has so many time steps, and what follows them is padding: the same training as on
         the rollout without it. The padding must not be valid.
         """
-        if flatten(model)[0].size == 0 or self.settings.epochs == 0:
+        if not self.trains(model):
             return model, state, {}
+        state, lessons = self.lessons(model, state, steps, key=key, count=count)
+        return self.train(model, state, lessons, mask=mask, film=film)
+
+    def trains(self, model: AbstractCuriosity) -> bool:
+        """Whether there is anything to train."""
+        return flatten(model)[0].size > 0 and self.settings.epochs > 0
+
+    def lessons(
+        self,
+        model: AbstractCuriosity,
+        state: LearnerState,
+        steps: Transition,
+        *,
+        key: PRNGKey,
+        count: Int[Array, ""] | None = None,
+    ) -> tuple[LearnerState, Lessons]:
+        """What `update` trains on, one minibatch after another; the rollout is in the pool then, where one is kept."""
         pool = None if state.pool is None else state.pool.add(blanked(steps))
         order_key, loss_key = jax.random.split(key)
         batches, wanted = self._minibatches(blanked(steps), pool, order_key, count)
@@ -141,18 +176,33 @@ class Learner(eqx.Module):
             full = jnp.minimum(size, count * steps.reward.shape[1])
             place = before if model.shares_key else before[:, None] * full + jnp.arange(size)
             keys = keys.reshape(-1)[jnp.minimum(place, keys.size - 1)]
-        drawn = draws(keys)
+        state = LearnerState(state.opt_state, state.memory, state.scale, pool)
+        return state, Lessons(batches, draws(keys), wanted)
+
+    def train(
+        self,
+        model: AbstractCuriosity,
+        state: LearnerState,
+        lessons: Lessons,
+        *,
+        mask: bool = False,
+        film: Film | None = None,
+    ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
+        """A gradient step for each lesson, and means of what the method reports."""
 
         def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
             steps, drawn = batch
+            if film is not None:
+                steps = jax.vmap(lambda t: shown(film, t))(steps)
             each, terms = model.losses(steps, drawn)
             total = valid_mean(each, steps.valid)
             return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 
+        batches = (lessons.batches, lessons.drawn)
         model, opt_state, report = descend(
-            loss, model, self.optimiser, state.opt_state, (batches, drawn), wanted=wanted, mask=mask
+            loss, model, self.optimiser, state.opt_state, batches, wanted=lessons.wanted, mask=mask
         )
-        return model, LearnerState(opt_state, state.memory, state.scale, pool), report
+        return model, LearnerState(opt_state, state.memory, state.scale, state.pool), report
 
     def _minibatches(
         self, steps: Transition, pool: Pool | None, key: PRNGKey, count: Int[Array, ""] | None

@@ -21,11 +21,11 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-#: Frames are grey and square, as the networks see them, and so many are seen at once.
+#: Frames are grey and square, by default of so many rows and columns, and so many of them are seen at once.
 SIDE, STACK = 84, 4
 #: Bytes for the state of one emulator, for one worker's error message, and of the largest screen.
 STATE, MESSAGE, SCREEN = 1 << 16, 4096, (256, 256, 3)
@@ -35,13 +35,25 @@ DONE, FAILED = b".", b"!"
 GREY = (0.299, 0.587, 0.114)
 
 
-def columns(count: int, workers: int, facts: int) -> dict[str, tuple[Any, tuple[int, ...]]]:
+class Sizes(NamedTuple):
+    """What decides how much is shared: emulators, processes, and facts tracked of each emulator."""
+
+    machines: int
+    workers: int
+    facts: int
+    #: Rows and columns of a frame, and frames of a stack.
+    side: int = SIDE
+    depth: int = STACK
+
+
+def columns(sizes: Sizes) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """What is shared: name → type and shape. The first axis counts emulators, or workers."""
+    count, workers, facts, side, depth = sizes
     return {
         "action": (np.int32, (count,)),
         "seed": (np.uint32, (count,)),
         "chosen": (np.bool_, (count,)),
-        "stack": (np.uint8, (count, STACK, SIDE, SIDE)),
+        "stack": (np.uint8, (count, depth, side, side)),
         "reward": (np.float64, (count,)),
         "over": (np.bool_, (count,)),
         "facts": (np.float64, (count, facts)),
@@ -53,9 +65,9 @@ def columns(count: int, workers: int, facts: int) -> dict[str, tuple[Any, tuple[
     }
 
 
-def size_of(count: int, workers: int, facts: int) -> int:
+def size_of(sizes: Sizes) -> int:
     """Bytes of the shared memory."""
-    return sum(padded(kind, shape) for kind, shape in columns(count, workers, facts).values())
+    return sum(padded(kind, shape) for kind, shape in columns(sizes).values())
 
 
 def padded(kind: Any, shape: tuple[int, ...]) -> int:
@@ -63,10 +75,10 @@ def padded(kind: Any, shape: tuple[int, ...]) -> int:
     return -(-int(np.prod(shape)) * np.dtype(kind).itemsize // 64) * 64
 
 
-def views(memory: mmap.mmap, count: int, workers: int, facts: int) -> dict[str, np.ndarray]:
+def views(memory: mmap.mmap, sizes: Sizes) -> dict[str, np.ndarray]:
     """The columns of the shared memory as arrays."""
     found, at = {}, 0
-    for name, (kind, shape) in columns(count, workers, facts).items():
+    for name, (kind, shape) in columns(sizes).items():
         found[name] = np.ndarray(shape, kind, memory, at)
         at += padded(kind, shape)
     return found
@@ -104,7 +116,7 @@ class Atari(AbstractEmulator):
     """A game of the Atari 2600, preprocessed as in large-scale curiosity (Burda et al. 2019).
 
     A game begins with 1 to 30 frames without action. An action is held for `skip` frames; what is shown is the
-    pixelwise maximum of the last two of them, in grey, scaled to 84 x 84 by Pillow's bilinear filter, without a crop.
+    pixelwise maximum of the last two of them, in grey, scaled to the frame by Pillow's bilinear filter, without a crop.
     """
 
     def __init__(self, game: str, sticky: float, noops: int, skip: int, tracked: list[int]) -> None:
@@ -168,7 +180,7 @@ def show(picture: np.ndarray, frame: np.ndarray) -> None:
     """Scale a grey picture into a frame."""
     from PIL import Image
 
-    frame[...] = Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    frame[...] = Image.fromarray(picture).resize(frame.shape[::-1], Image.Resampling.BILINEAR)
 
 
 class Nes:
@@ -289,7 +301,8 @@ class Mario(AbstractEmulator):
     A game begins in Level 1-1 when its clock has ticked for the first time, with three lives. An action is held for
     `skip` frames, and the last of them is shown. Eight rows and columns are cut off on each side, as gym-retro's
     machine does it: what televisions hid, where games leave scraps. 224 rows of 240 columns are left; they are made
-    grey, scaled to 110 x 84 by Pillow's bilinear filter, and rows 18 to 101 are kept.
+    grey, scaled to 110 x 84 by Pillow's bilinear filter, and rows 18 to 101 are kept; of a frame of another size, as
+    large a part.
 
     The score is the distance: how much further the level has been scrolled than ever before in this visit to it.
     """
@@ -306,6 +319,8 @@ class Mario(AbstractEmulator):
     NONE, PATIENCE = 0xFF, 1200
     #: Pixels cut off on each side.
     HIDDEN = 8
+    #: Rows that the screen is scaled to for a frame of 84, and the first of them that is kept.
+    ROWS, FIRST = 110, 18
     #: The part of a state that is not the machine's: whose it is; world, stage, furthest in the level, distance.
     OWN = struct.Struct("<20sBBId")
     #: The beginning of the game, by library and ROM: played once for all machines of a process.
@@ -376,9 +391,11 @@ class Mario(AbstractEmulator):
         from PIL import Image
 
         red, green, blue = (np.multiply(self._picture[..., k], w, dtype=np.float32) for k, w in enumerate(GREY))
-        grey = Image.fromarray(red + green + blue)
+        grey, side = Image.fromarray(red + green + blue), len(frame)
+        rows, first = (round(number * side / SIDE) for number in (self.ROWS, self.FIRST))
+        scaled = np.asarray(grey.resize((side, rows), Image.Resampling.BILINEAR))
         # The released code cuts fractions off rather than rounding them.
-        frame[...] = np.asarray(grey.resize((SIDE, 110), Image.Resampling.BILINEAR))[18 : 18 + SIDE].astype(np.uint8)
+        frame[...] = scaled[first : first + side].astype(np.uint8)
 
     def facts(self) -> tuple[float, ...]:
         return (self._distance,)
@@ -406,7 +423,7 @@ class Worker:
     """The emulators of one process: those from `first` to `last` of the fleet."""
 
     def __init__(self, order: dict[str, Any], memory: mmap.mmap) -> None:
-        self._shared = views(memory, order["count"], order["workers"], order["facts"])
+        self._shared = views(memory, Sizes(*order["sizes"]))
         self._number, self._rows = order["number"], range(order["first"], order["last"])
         machine = MACHINES[order["machine"]]
         self._emulators = {row: machine(**order["settings"]) for row in self._rows}

@@ -35,20 +35,30 @@ PATIENCE, STARTING = 5.0, 60.0
 class EmulatorFleet(AbstractFleet):
     """Machines of one kind with one game in them.
 
-    What is seen is a stack of the newest frames, `[M, 84, 84, 4]` bytes, the newest last; after a reset the older ones
-    are black. `frame` is the newest alone, for whoever stacks them elsewhere.
+    What is seen is a stack of the newest frames, `[M, side, side, 4]` bytes, the newest last; after a reset the older
+    ones are black. `frame [M, side, side]` is the newest alone. Whoever stacks frames elsewhere says `stacked=False`:
+    then `obs` shows the newest alone too, `[M, side, side, 1]`, and no other is kept.
     """
 
-    def __init__(self, machine: str, settings: Mapping[str, Any], count: int, processes: int, facts: int = 0) -> None:
+    def __init__(
+        self,
+        machine: str,
+        settings: Mapping[str, Any],
+        count: int,
+        processes: int,
+        facts: int = 0,
+        side: int = worker.SIDE,
+        stacked: bool = True,
+    ) -> None:
         processes = max(1, min(processes, count))
         self._what = f"the emulators of {settings.get('game', machine)!r}"
         with tempfile.NamedTemporaryFile(dir=shared_folder(), prefix=f"curiax-{os.getpid()}-") as file:
-            file.truncate(worker.size_of(count, processes, facts))
+            sizes = worker.Sizes(count, processes, facts, side, worker.STACK if stacked else 1)
+            file.truncate(worker.size_of(sizes))
             self._memory = mmap.mmap(file.fileno(), 0)
-            shared = worker.views(self._memory, count, processes, facts)
+            shared = worker.views(self._memory, sizes)
             borders = np.linspace(0, count, processes + 1).astype(int).tolist()
-            order = {"memory": file.name, "machine": machine, "settings": dict(settings), "facts": facts}
-            order |= {"count": count, "workers": processes}
+            order = {"memory": file.name, "machine": machine, "settings": dict(settings), "sizes": sizes}
             self._processes = [
                 start({**order, "number": k, "first": borders[k], "last": borders[k + 1]}) for k in range(processes)
             ]

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from .._errors import UsageError, unknown
-from .._settings import Count, CountOrZero, Fraction
+from .._settings import Count, CountOrZero, Fraction, Side
 from .._types import Axis, Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulators import EmulatorFleet
@@ -47,6 +47,7 @@ class Atari(AbstractHostTask):
     sticky: float = eqx.field(static=True)
     noops: int = eqx.field(static=True)
     skip: int = eqx.field(static=True)
+    side: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
@@ -60,6 +61,7 @@ class Atari(AbstractHostTask):
         sticky: Fraction = 0.0,
         noops: CountOrZero = 30,
         skip: Count = 4,
+        side: Side = SIDE,
     ) -> None:
         """Set up the task.
 
@@ -69,20 +71,22 @@ class Atari(AbstractHostTask):
             sticky: chance that the machine repeats the last action instead (paper: 0).
             noops: frames without action at the start: 1 to so many, drawn anew for each episode; 0 for none.
             skip: frames that an action is held for.
+            side: rows and columns of a frame (paper: 84).
         """
         self.game = known(game)
-        self.sticky, self.noops, self.skip = float(sticky), noops, skip
-        self.spec = Spec((SIDE, SIDE, STACK), Discrete(actions(self.game)), horizon)
+        self.sticky, self.noops, self.skip, self.side = float(sticky), noops, skip, side
+        self.spec = Spec((side, side, STACK), Discrete(actions(self.game)), horizon)
         rooms = Grid("rooms", (Axis("room", -0.5, ROOMS - 0.5, ROOMS),), "floor")
         self.grids = (rooms,) if self.game == "montezuma_revenge" else ()
 
     def require(self) -> None:
         import_ale(f"atari:{self.game}")
 
-    def open(self, count: int, threads: int = 1) -> EmulatorFleet:
+    def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:
         tracked = [ROOM] if self.grids else []
         settings = {"game": self.game, "sticky": self.sticky, "noops": self.noops, "skip": self.skip}
-        return EmulatorFleet("atari", {**settings, "tracked": tracked}, count, threads, len(tracked))
+        settings = {**settings, "tracked": tracked}
+        return EmulatorFleet("atari", settings, count, threads, len(tracked), self.side, stacked)
 
 
 def import_ale(task: str) -> Any:

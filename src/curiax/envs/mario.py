@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from .._errors import UsageError
-from .._settings import Count
+from .._settings import Count, Side
 from .._types import Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulator_worker import Mario as Machine
@@ -55,32 +55,36 @@ class Mario(AbstractHostTask):
 
     rom: str | None = eqx.field(static=True)
     skip: int = eqx.field(static=True)
+    side: int = eqx.field(static=True)
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
     for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({"beta": 0.01})
 
-    def __init__(self, *, rom: str | None = None, horizon: Count | None = None, skip: Count = 4) -> None:
+    def __init__(
+        self, *, rom: str | None = None, horizon: Count | None = None, skip: Count = 4, side: Side = SIDE
+    ) -> None:
         """Set up the task.
 
         Args:
             rom: a ROM file of the game that you own; None takes the European one that gym-super-mario-bros brings.
             horizon: steps of one episode at most; None for no limit (released code).
             skip: frames that an action is held for.
+            side: rows and columns of a frame (paper: 84); the screen is scaled and cut in proportion.
         """
         if rom is not None:
             checked_rom(Path(rom))
-        self.rom, self.skip, self.grids = rom, skip, ()
-        self.spec = Spec((SIDE, SIDE, STACK), Discrete(len(Machine.ACTIONS)), horizon)
+        self.rom, self.skip, self.side, self.grids = rom, skip, side, ()
+        self.spec = Spec((side, side, STACK), Discrete(len(Machine.ACTIONS)), horizon)
 
     def require(self) -> None:
         library()
         checked_rom(rom_path(self.rom))
 
-    def open(self, count: int, threads: int = 1) -> EmulatorFleet:
+    def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:
         self.require()
         settings = {"library": str(library()), "rom": str(rom_path(self.rom)), "skip": self.skip}
-        return EmulatorFleet("mario", settings, count, threads, facts=1)
+        return EmulatorFleet("mario", settings, count, threads, 1, self.side, stacked)
 
 
 def region(rom: str | None = None) -> str:

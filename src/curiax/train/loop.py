@@ -19,7 +19,7 @@ from .._settings import Count, Positive
 from .._sound import LIMIT, all_within, first, unsound
 from .._stats import Moments, valid_mean
 from .._tree import flatten
-from .._types import PRNGKey, Rollout, Transition
+from .._types import Film, PRNGKey, Rollout, Transition
 from ..agents import AbstractAgent
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, score, start_memory
 from ..envs import AbstractAnyTask, AbstractTask
@@ -72,6 +72,7 @@ class Stream(IntEnum):
     MODEL = 8
     EXPLAIN = 9
     PROBE = 10
+    BEFORE = 11
 
 
 class Worlds(eqx.Module):
@@ -260,12 +261,23 @@ def learn(
     The bonus comes from the model as it was before it trains on this rollout; then the policy learns, then
     the model. `wrong` says what was unsound in the rollout, where that cannot be seen in it.
     """
-    loop, learner, keys, mask = setup.loop, setup.learner, state.keys(), setup.mask
+    state, seen, metrics = learn_policy(setup, state, rollout, wrong)
+    state, of_model = learn_model(setup, state, seen, rollout.film)
+    if setup.mask:
+        metrics["masked/updates"] += of_model.pop("masked/updates")
+    return state, {**metrics, **of_model}
+
+
+def learn_policy(
+    setup: Setup, state: TrainState, rollout: Rollout, wrong: Unsound | None = None
+) -> tuple[TrainState, Transition, Metrics]:
+    """The first half of an update: bonus, reward, policy, cells. Returns also the steps as the model sees them."""
+    loop, learner, keys, mask, film = setup.loop, setup.learner, state.keys(), setup.mask, rollout.film
     if wrong is None:
         wrong = Unsound.among(rollout, unsound(rollout.step.obs[0], 1), False)
-    seen = as_seen(setup, rollout)
-    terms = explanation(state.curiosity, seen, key=keys[Stream.EXPLAIN], mask=mask)
-    learner_state, raw, bonus = learner.reward(state.curiosity, state.learner, seen, key=keys[Stream.BONUS], mask=mask)
+    seen, model = as_seen(setup, rollout), state.curiosity
+    terms = explanation(model, seen, key=keys[Stream.EXPLAIN], mask=mask, film=film)
+    learner_state, raw, bonus = learner.reward(model, state.learner, seen, key=keys[Stream.BONUS], mask=mask, film=film)
     wrong_bonus = unsound(raw, 2, LIMIT)
     # Masked steps are not valid, and whoever learns from the rollout must look.
     spec = replace(setup.task.spec, fillers=True) if mask else setup.task.spec
@@ -273,42 +285,51 @@ def learn(
         raw = jnp.where(wrong_bonus, 0.0, raw)
     reward = loop.extrinsic_weight * rollout.step.reward + loop.intrinsic_weight * bonus
     agent, policy_report = setup.agent.learn(spec, state.agent, rollout, reward, key=keys[Stream.POLICY], mask=mask)
-    curiosity, learner_state, model_report = learner.update(
-        state.curiosity, learner_state, seen, key=keys[Stream.MODEL], mask=mask
-    )
     visited, coverage = count_cells(setup, state.visited, rollout, raw, wrong)
     policy_report, policy_steps = told(policy_report)
-    model_report, model_steps = told(model_report)
     metrics = {
         **coverage,
         **noise_shares(setup.task, rollout, raw),
         **kind_ratio(setup.task, rollout, raw, seen.valid),
         **bonus_metrics(rollout, raw, bonus, learner_state),
         **{f"policy/{name}": value for name, value in policy_report.items()},
-        **{f"model/{name}": value for name, value in {**model_report, **terms}.items()},
+        **{f"model/{name}": value for name, value in terms.items()},
         **{f"unsound/{field.name}": first(getattr(wrong, field.name)) for field in fields(wrong)},
         "unsound/bonus": first(wrong_bonus),
         "unsound/terms": first(~all_within(terms)),
-        **{f"unsound/model_{name}": model_steps[f"unsound/{name}"] for name in ("loss", "gradient")},
         **{f"unsound/policy_{name}": policy_steps[f"unsound/{name}"] for name in ("loss", "gradient")},
-        # The last net, for whatever came from elsewhere: optimisers, the bonus's scale and memories included.
-        "unsound/model": first(~sane(curiosity, learner_state)),
         "unsound/policy": first(~all_within(flatten(agent)[0], jnp.inf)),
     }
     if mask:
         metrics["masked/steps"] = jnp.sum(wrong.anywhere | wrong_bonus)
-        metrics["masked/updates"] = policy_steps["masked/updates"] + model_steps["masked/updates"]
-    state = TrainState(
-        agent,
-        curiosity,
-        learner_state,
-        state.obs_stats,
-        state.worlds,
-        visited,
-        state.root,
-        state.iteration + 1,
+        metrics["masked/updates"] = policy_steps["masked/updates"]
+    return replace(state, agent=agent, learner=learner_state, visited=visited), seen, metrics
+
+
+def learn_model(
+    setup: Setup, state: TrainState, seen: Transition, film: Film | None = None
+) -> tuple[TrainState, Metrics]:
+    """The second half: the model trains on the steps as it sees them, and the iteration is over."""
+    model, learner_state, report = setup.learner.update(
+        state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL], mask=setup.mask, film=film
     )
-    return state, metrics
+    return after_model(setup, state, model, learner_state, report)
+
+
+def after_model(
+    setup: Setup, state: TrainState, model: AbstractCuriosity, learner: LearnerState, report: Metrics
+) -> tuple[TrainState, Metrics]:
+    """The state after an iteration whose model has been trained, and what is told of the training."""
+    report, steps = told(report)
+    metrics = {
+        **{f"model/{name}": value for name, value in report.items()},
+        **{f"unsound/model_{name}": steps[f"unsound/{name}"] for name in ("loss", "gradient")},
+        # The last net, for whatever came from elsewhere: optimisers, the bonus's scale and memories included.
+        "unsound/model": first(~sane(model, learner)),
+    }
+    if setup.mask:
+        metrics["masked/updates"] = steps["masked/updates"]
+    return replace(state, curiosity=model, learner=learner, iteration=state.iteration + 1), metrics
 
 
 def sane(model: AbstractCuriosity, learner: LearnerState) -> Bool[Array, ""]:
