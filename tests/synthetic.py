@@ -132,6 +132,34 @@ def compared_metrics(first: np.ndarray, second: np.ndarray, seeds: Sequence[int]
     return pl.DataFrame(columns)
 
 
+def game_manifest(task: str, method: str, seeds: Sequence[int], iterations: int, **changes: Any) -> dict[str, Any]:
+    """The manifest of a run on an arcade game, cut to so many iterations."""
+    return {**manifest(task, method, seeds, **changes), "iterations": iterations}
+
+
+def game_metrics(
+    score: np.ndarray, length: np.ndarray, seeds: Sequence[int], steps: int, rooms: np.ndarray | None = None
+) -> pl.DataFrame:
+    """Scores and lengths `[S, N]` of the episodes that ended, NaN before the first; rooms in per cent of 24."""
+    count, rng = score.shape[1], np.random.default_rng(0)
+    best = np.fmax.accumulate(1.5 * score, axis=1)
+    ended = np.cumsum(np.where(np.isnan(score), 0, steps / np.nan_to_num(length, nan=1.0)), axis=1)
+    columns: dict[str, Any] = {
+        "seed": np.repeat(np.asarray(seeds, np.int64), count),
+        "iteration": np.tile(np.arange(count, dtype=np.int32), len(seeds)),
+        "step": np.tile(np.arange(1, count + 1, dtype=np.int64) * steps, len(seeds)),
+        "game/score": score.reshape(-1).astype(np.float32),
+        "game/length": length.reshape(-1).astype(np.float32),
+        "game/best": best.reshape(-1).astype(np.float32),
+        "game/episodes": np.floor(ended).reshape(-1).astype(np.float32),
+        "bonus/mean": rng.random(score.size, dtype=np.float32),
+        "bonus/border_share": rng.random(score.size, dtype=np.float32),
+    }
+    if rooms is not None:
+        columns["coverage/rooms"] = (100 * rooms / 24).reshape(-1).astype(np.float32)
+    return pl.DataFrame(columns)
+
+
 def write_run(path: Path, task: str, method: str, finals: Sequence[float], first_seed: int = 0, **changes: Any) -> Path:
     """A folder as `curiax run` leaves it, with these final coverages."""
     seeds = range(first_seed, first_seed + len(finals))

@@ -17,6 +17,7 @@ from curiax.curiosity import LBS
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.registry import METHODS, TASKS, find_method
 from curiax.experiments.spec import Experiment, resolve, seed_list
+from curiax.experiments.suites import ARCADE
 
 
 def settings_of(preset: str, task: str = "mountain-car", method: str = "lbs", **said: Any) -> dict[str, Any]:
@@ -305,6 +306,8 @@ def test_a_changed_method_is_another_run(tmp_path: Path, monkeypatch: pytest.Mon
 def test_every_registered_name_resolves() -> None:
     for task in TASKS:
         for method in METHODS:
-            # The budgets of the released code's commands, in rollouts of 2048.
-            rollouts = {"half-cheetah": 245, "ant-maze": 123, "mnist": 1500}.get(task, 50)
+            # The budgets of the released code's commands, in rollouts of 2048, of games 16,384.
+            rollouts = {"half-cheetah": 245, "ant-maze": 123, "mnist": 1500, **dict.fromkeys(ARCADE, 6103)}.get(
+                task, 50
+            )
             assert resolve(Experiment(task, method)).iterations == rollouts

@@ -387,6 +387,25 @@ def test_a_logarithmic_axis_has_equal_steps_and_its_ideal(show: Opener) -> None:
     assert tooltip(browser)[1] == [("LBS", "10")]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_panels_have_one_vertical_axis_or_their_own(show: Opener, apart: bool) -> None:
+    """Two games, one of which has a hundred times the score of the other, over millions of steps."""
+    steps = (0, 5_000_000, 10_000_000)
+    games = [
+        Series(PANELS[k].name, LABELS[0], steps, (0.0, 1.0 * top, 2.0 * top), (), ()) for k, top in enumerate((1, 100))
+    ]
+    drawn = Curves("game/episodes", "Scores", "", "", tuple(games), apart=apart)
+    browser = show(replace(CONTENT, curves=(drawn,)))
+    charts = browser.find_elements("css selector", "[data-curves=curves] svg")
+    ends = [re.findall(r"[ML][\d.]+ ([\d.]+)", find_in(chart, ".mean"))[-1] for chart in charts]
+    assert (ends[0] == ends[1]) is apart
+    assert all("millions of steps" in chart.text for chart in charts)
+
+
+def find_in(chart: WebElement, selector: str) -> str:
+    return chart.find_element("css selector", selector).get_attribute("d") or ""
+
+
 def test_a_gallery_shows_its_pictures_and_follows_the_legend(show: Opener) -> None:
     browser = show(COMPARED)
     widths = "return [...document.querySelectorAll('.gallery img')].map((each) => each.naturalWidth)"

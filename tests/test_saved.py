@@ -23,7 +23,7 @@ from curiax import Experiment, OutputError, UsageError, resolve
 from curiax._files import digest, digest_of_json
 from curiax.agents.ppo import Policy
 from curiax.experiments import exports, folder, saved
-from curiax.experiments.registry import METHODS, TASKS
+from curiax.experiments.registry import ATARI, METHODS, TASKS
 from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
 
 
@@ -47,7 +47,8 @@ def test_every_method_reads_back_exactly(method: str, tmp_path: Path) -> None:
     assert one.obs_stats.mean.shape == plan.setup.task.spec.obs_shape
 
 
-@pytest.mark.parametrize("task", TASKS)
+#: One game is enough: all have the same networks, and large ones.
+@pytest.mark.parametrize("task", [task for task in TASKS if not task.startswith(ATARI)])
 def test_every_task_reads_back(task: str, tmp_path: Path) -> None:
     plan, read = saved.read(untrained(tmp_path / "run", task))
     assert plan.task_entry.name == task

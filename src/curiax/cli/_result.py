@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..experiments.run import RunResult
+    from ..report.table import Row
 
 
 def run_summary(result: RunResult) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "path": str(result.path),
         "reused": result.reused,
         "seconds": result.manifest["seconds"],
-        "final": {**ended, **ratios(result)},
+        "final": {**ended, **ratios(result), **games(result)},
     }
 
 
@@ -46,20 +48,35 @@ def ratios(result: RunResult) -> dict[str, Any]:
     from ..report.record import condense
     from ..report.table import ratio_rows
 
-    if not result.plan.setup.task.compared:
-        return {}
+    compared = result.plan.setup.task.compared
+    return by_metric(ratio_rows(condense(result.manifest, result.metrics), "")) if compared else {}
+
+
+def games(result: RunResult) -> dict[str, Any]:
+    """Of a game, score and length of the last tenth's episodes, best score and number of episodes."""
+    from ..report.record import condense
+    from ..report.table import game_rows
+
+    record = condense(result.manifest, result.metrics)
+    return by_metric(game_rows(record, "")) if record.plays else {}
+
+
+def by_metric(rows: Sequence[Row]) -> dict[str, Any]:
+    """Rows of a table for machines."""
     return {
         row.metric: {
             "mean": row.mean,
             "interval": None if row.ci_low is None else (row.ci_low, row.ci_high),
             "values": list(row.values),
         }
-        for row in ratio_rows(condense(result.manifest, result.metrics), "")
+        for row in rows
     }
 
 
 def run_text(result: RunResult, asked: int | None) -> str:
     """A finished run for people."""
+    from ..experiments.published import SCORE
+
     data = run_summary(result)
     lines = [
         f"{data['method']} on {data['task']} ({data['preset']}): {len(data['seeds'])} seeds x {data['steps']:,} steps"
@@ -77,6 +94,8 @@ def run_text(result: RunResult, asked: int | None) -> str:
     kinds = result.plan.setup.task.compared
     if kinds:
         lines += ratio_lines(data["final"], kinds, len(data["seeds"]))
+    elif SCORE in result.metrics.columns:
+        lines += game_lines(data["final"], len(data["seeds"]))
     elif not result.plan.setup.task.grids:
         lines.append("  this task counts no cells; see the metrics table")
     seconds = data["seconds"]
@@ -112,3 +131,18 @@ def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: int) -> li
         share = f", {left['mean']:.3g} % left" if left else ""
         lines.append(f"  {kind}: bonus {start:.3g} at the start, {end:.3g} in the end{share}")
     return lines
+
+
+def game_lines(final: dict[str, Any], seeds: int) -> list[str]:
+    """The score in the end, the best one, and how many episodes were finished."""
+    score, episodes = (final.get(f"game/{name}") for name in ("score", "episodes"))
+    if score is None or episodes is None:
+        return ["  no score yet: a seed has not finished an episode"]
+    band = score["interval"]
+    few = "one seed" if seeds == 1 else f"{seeds} seeds"
+    told = f"95 % interval [{band[0]:,.1f}, {band[1]:,.1f}]" if band else f"({few}: no interval)"
+    best, length = max(final["game/best"]["values"]), final["game/length"]["mean"]
+    return [
+        f"  score in the last tenth of training: {score['mean']:,.1f}  {told}; best of any episode {best:,.0f}",
+        f"  {sum(episodes['values']):,.0f} episodes finished, in the end of {length:,.0f} steps",
+    ]

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
 def print_content(content: Content) -> None:
     """Notices, tables and verdicts on claims, for people."""
-    for table in content.ratios:
+    for table in (*content.games, *content.ratios):
         print_table(
             table.caption, [name or "method" for name in table.header], [[c.text for c in r] for r in table.rows]
         )
-        print(table.note)
+        if table.note:
+            print(table.note)
     for table in content.tables[1:] if len(content.tables) > 1 else content.tables:
         columns = [k for k, name in enumerate(table.header) if name != "p"]
         lines = [[row[k].text for k in columns] for row in table.rows]

@@ -16,7 +16,7 @@ def command_check(args: list[str]) -> int:
 
     from ..curiosity import AbstractCuriosity
     from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask
-    from ..experiments.registry import GYMNASIUM, METHODS, TASKS, find_method, load_class
+    from ..experiments.registry import ATARI, GYMNASIUM, METHODS, TASKS, find_method, load_class
     from ..experiments.spec import Experiment, resolve
     from ..testing import fleet_checks, method_checks, task_checks
 
@@ -38,7 +38,7 @@ def command_check(args: list[str]) -> int:
     if said.name in METHODS:
         entry = METHODS[said.name]
         checks = method_checks(entry.cls, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
-    elif said.name in TASKS or said.name.startswith(GYMNASIUM):
+    elif said.name in TASKS or said.name.startswith((GYMNASIUM, ATARI)):
         checks = of_task(said.name)
     else:
         cls = load_class(said.name, "method or task", {**METHODS, **TASKS})

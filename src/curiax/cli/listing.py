@@ -26,7 +26,8 @@ def command_list(args: list[str]) -> int:
     for title, entries in (("methods", METHODS), ("tasks", TASKS), ("suites", SUITES), ("presets", PRESETS)):
         print(title)
         for name, entry in entries.items():
-            print(f"  {name:22s} {entry.summary}")
+            print(f"  {name:24s} {entry.summary}")
         if entries is TASKS:
-            print(f"  {'gymnasium:ID':22s} any Gymnasium environment, as gymnasium:Pendulum-v1")
+            print(f"  {'atari:GAME':24s} any other game of ale-py, as atari:pitfall; needs curiax[atari]")
+            print(f"  {'gymnasium:ID':24s} any Gymnasium environment, as gymnasium:Pendulum-v1")
     return 0

@@ -14,7 +14,7 @@ from ._tables import print_content
 def command_reproduce(args: list[str]) -> int:
     """Train a suite; write its report, table and figures."""
     from ..experiments.progress import for_terminal
-    from ..experiments.reproduce import claim, experiments, lead, seeds_of_tasks, train_suite
+    from ..experiments.reproduce import claim, experiments, lead, on_games, seeds_of_tasks, train_suite
     from ..experiments.spec import resolve
     from ..experiments.suites import find_suite
     from ..launch import choose, launch_experiments, show
@@ -28,6 +28,7 @@ def command_reproduce(args: list[str]) -> int:
     said = parse(reproduce_class(), args, "reproduce", text)
     launcher = choose(said.launcher, said.workers, said.address)
     suite = find_suite(said.suite)
+    suite = on_games(suite, said.games) if said.games else suite
     said = said if said.seeds is not None else dataclasses.replace(said, seeds=str(suite.seeds))
     chosen = experiments(
         suite,
@@ -74,12 +75,23 @@ def reproduce_class() -> type:
         ),
         ("methods", Annotated[tuple[str, ...], arg("these lines instead of the suite's; module:Class too")], ()),
         (
+            "games",
+            Annotated[
+                tuple[str, ...],
+                arg(
+                    "of the arcade suites: these games instead of all nine, as breakout,qbert; any game of ale-py, and "
+                    "mario"
+                ),
+            ],
+            (),
+        ),
+        (
             "seeds",
             Annotated[
                 str | None,
                 arg(
                     "how many, or which (0,1,5 or 2000-2031); '2000-2031 ant-maze=8': other ones for a task; None: the "
-                    "suite's own number, 8 but for mnist, which has the paper's 10"
+                    "suite's own number, 8 but for mnist and the arcade suites, which have the paper's 10 and 5"
                 ),
             ],
             None,
@@ -101,6 +113,7 @@ def reproduce_class() -> type:
 def reproduce_command(said: Any) -> str:
     """The command without what does not change the result."""
     words = ["curiax", "reproduce", said.suite, *(["--methods", *said.methods] if said.methods else [])]
+    words += ["--games", *said.games] if said.games else []
     words += ["--seeds", said.seeds]
     words += ["--steps", str(said.steps)] if said.steps is not None else []
     words += ["--preset", said.preset] if said.preset else []

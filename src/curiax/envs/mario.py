@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import equinox as eqx
 
@@ -57,6 +59,7 @@ class Mario(AbstractEmulatorTask):
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
+    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({"beta": 0.01})
 
     def __init__(
         self,

@@ -6,14 +6,24 @@ Surprise", AAAI 2022 (arXiv 2104.07495).
 
 from __future__ import annotations
 
+import csv
+import functools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 
-from .suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN
+import numpy as np
+
+from .registry import ATARI
+from .suites import ANT_MAZE, ARCADE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN
 
 #: The unit of all coverage below: distinct cells of the released code per run, divided by 100 (Ant Maze: by 7).
 METRIC = "coverage/cells"
 #: On Noisy MNIST: the mean bonus of 1 → 2…9 ÷ that of 0 → 1.
 RATIO = "ratio/bonus"
+#: In arcade games: the mean score of the episodes that ended in a rollout.
+SCORE = "game/score"
 #: Steps of each run behind it: 50, 245 and 123 rollouts of 2048, by the commands of the released code.
 STEPS: dict[str, int] = {
     **dict.fromkeys((PLAIN, FROZEN, EVOLVING), 102_400),
@@ -192,3 +202,56 @@ def described(task: str, method: str | None, metric: str) -> Described | None:
 def measured(task: str, method: str | None, metric: str) -> Measured | None:
     """What the authors' code gave, where it was run."""
     return next((m for m in MEASURED if (m.task, m.method, m.metric) == (task, method, metric)), None)
+
+
+# --- arcade games -----------------------------------------------------------------------------------------
+
+#: Of the agent, each 4 frames: the budget of the released code's commands, and where the authors' curves end.
+ARCADE_STEPS = 100_000_000
+#: Seeds of each curve.
+ARCADE_SEEDS = 5
+ARCADE_SOURCE = (
+    "the authors' own runs of LBS, five seeds of 100 M steps on each of nine games, from the results beside the paper "
+    "(resources/lbs_arcade_results.zip of its project site); mean and standard deviation over seeds of the mean score "
+    "of finished episodes; the value at 100 M steps is the mean over the last tenth"
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The authors' LBS on a game at some steps: score, its standard deviation over seeds, length of episodes."""
+
+    steps: Sequence[int]
+    score: Sequence[float]
+    spread: Sequence[float]
+    length: Sequence[float]
+
+    def at(self, steps: int, values: Sequence[float] | None = None) -> float | None:
+        """The score, or other values, on the straight line between the nearest moments; None outside of them all."""
+        if not self.steps[0] <= steps <= self.steps[-1]:
+            return None
+        return float(np.interp(steps, self.steps, self.score if values is None else values))
+
+    def moments(self, end: int) -> list[int]:
+        """The moments up to the end of a run, that end included; none where it ends before the first of them."""
+        end = min(end, self.steps[-1])
+        return [*(step for step in self.steps if step < end), end] if end >= self.steps[0] else []
+
+
+def reference(task: str) -> Reference | None:
+    """The authors' curves on a game, if they ran it."""
+    return references().get(task)
+
+
+@functools.cache
+def references() -> dict[str, Reference]:
+    """By task, from the file that comes with Curiax."""
+    tasks = {task.removeprefix(ATARI).replace("_", ""): task for task in ARCADE}
+    text = resources.files("curiax.data").joinpath("lbs_arcade_reference.csv").read_text("utf-8")
+    points: dict[str, list[list[float]]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        numbers = [float(row[name]) for name in ("mean_over_5_seeds", "std_over_5_seeds", "mean_ep_len")]
+        # Before the first episode of Super Mario Bros. has ended there is no score.
+        if all(map(math.isfinite, numbers)):
+            points.setdefault(tasks[row["game"].lower()], []).append([int(row["agent_steps"]), *numbers])
+    return {task: Reference(*map(tuple, zip(*found, strict=True))) for task, found in points.items()}

@@ -31,7 +31,8 @@ from ..curiosity import (
     SimHashCounts,
     Surprisal,
 )
-from ..envs import AbstractAnyTask, AntMaze, GymnasiumTask, HalfCheetah, MountainCar, NoisyMNIST
+from ..envs import AbstractAnyTask, AntMaze, Atari, GymnasiumTask, HalfCheetah, Mario, MountainCar, NoisyMNIST
+from ..envs.atari import PAPER, known
 from ..envs.gymnasium_task import find_modules_here
 
 Kind = TypeVar("Kind")
@@ -82,12 +83,46 @@ METHODS: dict[str, MethodEntry] = {
         ),
         MethodEntry("surprisal-vae", Surprisal, "surprisal in an autoencoder's features", {"method.features": "vae"}),
         MethodEntry("surprisal-pixels", Surprisal, "surprisal in pixels themselves", {"method.features": "pixels"}),
+        MethodEntry(
+            "lbs-pixels",
+            LBS,
+            "LBS that reconstructs the next image itself, not features of it; β as in the paper's appendix",
+            {"method.target": "pixels", "method.beta": 1.0},
+        ),
         MethodEntry("ride-no-count", RIDE, "ablation: RIDE without the episodic count", {"method.count": False}),
         MethodEntry("ngu-no-count", NGU, "ablation: NGU without episodic novelty, i.e. RND", {"method.count": False}),
         MethodEntry("lbs-mean", LBS, "ablation: LBS paying the distance of the means only", {"method.bonus": "mean"}),
         MethodEntry("lbs-nll", LBS, "ablation: LBS paying KL plus reconstruction error", {"method.bonus": "kl+nll"}),
     )
 }
+
+#: What names of Gymnasium's environments and of Atari's games begin with.
+GYMNASIUM, ATARI = "gymnasium:", "atari:"
+
+#: How the paper trains on arcade games: 128 environments x 128 steps, 3 epochs of 8 minibatches.
+ARCADE_SETTINGS: Mapping[str, Any] = {
+    "loop.envs": 128,
+    "loop.rollout": 128,
+    "loop.normalise_obs": True,
+    # The released code does not clip images, and no standardised pixel comes near this.
+    "loop.obs_clip": 1e6,
+    "ppo.epochs": 3,
+    "ppo.minibatch_size": 2048,
+    "ppo.learning_rate": 1e-4,
+    "ppo.clip": 0.1,
+    "ppo.entropy_weight": 0.001,
+    "learner.epochs": 3,
+    "learner.minibatch_size": 2048,
+    "learner.learning_rate": 1e-4,
+}
+
+
+def game_entry(game: str) -> TaskEntry:
+    """The entry of a game by ale-py's name."""
+    title = game.replace("_", " ").title()
+    summary = f"Atari's {title} from pixels, score and length of episodes; needs curiax[atari]"
+    return TaskEntry(f"{ATARI}{game}", Atari, summary, {"task.game": game, **ARCADE_SETTINGS})
+
 
 TASKS: dict[str, TaskEntry] = {
     entry.name: entry
@@ -129,11 +164,15 @@ TASKS: dict[str, TaskEntry] = {
                 "learner.learning_rate": 1e-4,
             },
         ),
+        *map(game_entry, PAPER),
+        TaskEntry(
+            "mario",
+            Mario,
+            "Super Mario Bros. from pixels, distance and length of episodes; needs curiax[mario]",
+            ARCADE_SETTINGS,
+        ),
     )
 }
-
-#: What names of Gymnasium's environments begin with.
-GYMNASIUM = "gymnasium:"
 
 
 def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
@@ -149,11 +188,13 @@ def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
 
 
 def find_task(name: str | type[AbstractAnyTask]) -> TaskEntry:
-    """The task of that name, Gymnasium's by `gymnasium:ID`, or the user's own by `module:Class` or as a class."""
+    """The task of that name, `gymnasium:ID`, `atari:GAME`, or the user's own by `module:Class` or as a class."""
     if isinstance(name, str) and name in TASKS:
         return TASKS[name]
     if isinstance(name, str) and name.startswith(GYMNASIUM):
         return gymnasium_task(name)
+    if isinstance(name, str) and name.startswith(ATARI):
+        return atari_task(name)
     cls = user_class(name, AbstractAnyTask, "task", TASKS)
     return TaskEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
 
@@ -165,6 +206,15 @@ def gymnasium_task(name: str) -> TaskEntry:
         raise UsageError(f"task {name!r}: name a Gymnasium environment after the colon, as gymnasium:CartPole-v1.")
     source = module_digest(env_id.rpartition(":")[0])
     return TaskEntry(name, GymnasiumTask, f"Gymnasium's {env_id}", {"task.id": env_id}, source=source)
+
+
+def atari_task(name: str) -> TaskEntry:
+    """The entry of `atari:GAME`, any game that ale-py has, however it is spelt."""
+    game = name.removeprefix(ATARI)
+    if not game.strip():
+        raise UsageError(f"task {name!r}: name a game after the colon, as atari:breakout.")
+    entry = game_entry(known(game))
+    return TASKS.get(entry.name, entry)
 
 
 def module_digest(module: str) -> str:
@@ -210,7 +260,8 @@ def load_class(name: str, kind: str, known: Mapping[str, Any]) -> Any:
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         hint = f"Your own {kind} is named module:Class, for example my_file:MyClass."
-        hint += " A Gymnasium environment is named gymnasium:ID." if kind == "task" else ""
+        if kind == "task":
+            hint += " A Gymnasium environment is named gymnasium:ID, a game of Atari's atari:GAME."
         raise unknown(kind, name, known, hint)
     if module_name.endswith(".py") or "/" in module_name:
         suggestion = module_name.removesuffix(".py").replace("/", ".")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .._errors import OutputError, UsageError, unknown
 from .._files import MOST_JSON, read_bytes
 from .options import RunOptions
 from .progress import AbstractProgress, Counted
+from .registry import ATARI, find_task
 from .run import RunResult, run
 from .spec import Experiment, Plan, require, resolve
-from .suites import Suite, Variant
+from .suites import ARCADE, MARIO, SUITES, Suite, Variant
 
 #: What `reproduce` writes beside the runs.
 PRODUCTS = {"table.json", "report.html", "figures", "record", "runs", "README.md"}
@@ -43,6 +45,24 @@ def seeds_of_tasks(suite: Suite, text: str, read: Callable[[str], Seeds]) -> dic
     return {task: own[task] if task in own else read(common[0]) for task in suite.tasks}
 
 
+def on_games(suite: Suite, games: Sequence[str]) -> Suite:
+    """The suite on these games instead of its own, each a word or several with commas between them."""
+    words = [word.strip() for text in games for word in text.split(",") if word.strip()]
+    if not suite.has_games:
+        having = " and ".join(name for name, each in SUITES.items() if each.has_games)
+        raise UsageError(f"--games: suite {suite.name!r} has no games; leave it out. Those of {having} can be picked.")
+    if not words:
+        raise UsageError("--games: name some games, as --games breakout,qbert.")
+    tasks = tuple(dict.fromkeys(map(game_task, words)))
+    lines = ", ".join(variant.label for variant in suite.variants)
+    return replace(suite, tasks=tasks, summary=f"{lines} on {', '.join(tasks)}")
+
+
+def game_task(word: str) -> str:
+    """The task of a game: `mario`, or any game of ale-py, however it is spelt."""
+    return MARIO if word.lower() == MARIO else find_task(f"{ATARI}{word.removeprefix(ATARI)}").name
+
+
 def experiments(
     suite: Suite,
     *,
@@ -70,8 +90,20 @@ def experiments(
         for variant in chosen
     ]
     for experiment in found:
-        require(resolve(experiment))
+        require_game(suite, resolve(experiment))
     return found
+
+
+def require_game(suite: Suite, plan: Plan) -> None:
+    """Refuse a task that needs something which is not installed; a game can be left out."""
+    task = plan.task_entry.name
+    others = ",".join(other.removeprefix(ATARI) for other in suite.tasks if other != task)
+    try:
+        require(plan)
+    except UsageError as error:
+        if task not in ARCADE or not others:
+            raise
+        raise UsageError(f"{error} Or leave this game out: --games {others}") from None
 
 
 def lead(suite: Suite, chosen: Sequence[Experiment]) -> str:

@@ -34,7 +34,7 @@ from ..train.loop import Stream
 from . import exports, folder
 from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
 from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
-from .registry import METHODS, TASKS
+from .registry import ATARI, GYMNASIUM, METHODS, TASKS
 from .spec import Experiment, Plan, resolve
 from .tensors import filled, tensors
 
@@ -232,11 +232,11 @@ def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Pl
 
 
 def foreign(said: Mapping[str, Any]) -> list[str]:
-    """Whatever an experiment names that setting it up would import, and that is neither Curiax's nor Gymnasium's."""
+    """Whatever setting up an experiment would import that is neither Curiax's, Gymnasium's nor ale-py's."""
 
     def ours(name: str) -> bool:
         module, _, rest = name.partition(":")
-        return module.split(".")[0] == "curiax" or (module == "gymnasium" and ":" not in rest)
+        return module.split(".")[0] == "curiax" or (f"{module}:" in (GYMNASIUM, ATARI) and ":" not in rest)
 
     classes = [said["task"]] * (said["task"] not in TASKS) + [said["method"]] * (said["method"] not in METHODS)
     # `module:ID` as a setting makes Gymnasium import the module.

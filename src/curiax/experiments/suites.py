@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import unknown
+from ..envs.atari import PAPER
+from .registry import ATARI
 
 PLAIN, FROZEN, EVOLVING = "mountain-car", "mountain-car-frozen", "mountain-car-evolving"
 HALF_CHEETAH, ANT_MAZE, MNIST = "half-cheetah", "ant-maze", "mnist"
+MARIO = "mario"
+#: The paper's nine games.
+ARCADE = (*(f"{ATARI}{game}" for game in PAPER), MARIO)
 SIX = ("lbs", "disagreement", "icm", "rnd", "vime", "random")
 
 
@@ -37,6 +42,11 @@ class Suite:
     reference: str = "lbs"
     #: How many seeds where none are asked for.
     seeds: int = 8
+
+    @property
+    def has_games(self) -> bool:
+        """True if its tasks are games, so that any other game will do as well."""
+        return bool(set(self.tasks) & set(ARCADE))
 
     @property
     def fixed(self) -> bool:
@@ -212,6 +222,25 @@ SUITES: dict[str, Suite] = {
             (MNIST,),
             MNIST_CHOICES,
             reference="",
+        ),
+        Suite(
+            "arcade",
+            "Arcade",
+            "LBS and surprisal in random, inverse-dynamics and autoencoder features on the paper's eight Atari games "
+            "and Super Mario Bros.; needs curiax[atari] and curiax[mario]",
+            ARCADE,
+            plainly("lbs", "surprisal", "surprisal-idf", "surprisal-vae"),
+            seeds=5,
+        ),
+        Suite(
+            "arcade-pixels",
+            "Arcade, pixels predicted",
+            "LBS and surprisal that predict pixels, beside LBS on features, on the same nine games; needs "
+            "curiax[atari] and curiax[mario]",
+            ARCADE,
+            plainly("lbs-pixels", "surprisal-pixels", "lbs"),
+            reference="lbs-pixels",
+            seeds=5,
         ),
         Suite(
             "more-methods",

@@ -25,6 +25,8 @@ from .charts import (
     surprise_maps,
 )
 from .content import Cell, Claim, Content, Line, Notice, Panel, Table
+from .game_tables import game_notices, game_statistics, game_tables
+from .games import game_curves, game_panels, reference_line
 from .looks import look
 from .ratio_tables import ratio_statistics, ratio_tables
 from .record import Heading, Record
@@ -42,21 +44,34 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     """Everything a page shows, in its order; the records' labels must be distinct."""
     labels = list(dict.fromkeys(record.label for record in records))
     tasks = list(dict.fromkeys(record.task for record in records))
-    counting = list(dict.fromkeys(record.task for record in records if not record.compared))
+    counting = list(dict.fromkeys(record.task for record in records if not (record.compared or record.plays)))
+    games = game_curves(records)
     metric, reference = headline(records), heading.reference
     return Content(
         title=heading.title,
         lead=heading.lead,
-        notices=(*(Notice("warning", text) for text in heading.remarks), *notices(records, tasks, labels, reference)),
-        lines=tuple(line(label, records, labels) for label in labels),
-        panels=(*(Panel(task, task_title(task)) for task in tasks), *kind_panels(records, task_title)),
+        notices=(
+            *(Notice("warning", text) for text in heading.remarks),
+            *notices(records, tasks, labels, reference),
+            *game_notices(records),
+        ),
+        lines=(*(line(label, records, labels) for label in labels), *reference_line(games)),
+        panels=(
+            *(Panel(task, task_title(task)) for task in tasks),
+            *kind_panels(records, task_title),
+            *game_panels(records),
+        ),
         tables=result_tables(records, table, counting, labels, metric),
-        curves=coverage_curves(records),
+        curves=coverage_curves(records, games),
         occupancy=occupancy_maps(records),
         surprise=surprise_maps(records),
         noise=noise_curves(records),
         claims=paper_claims(records, metric),
-        statistics=(*statistics_tables(records, counting, metric, reference), *ratio_statistics(records, reference)),
+        statistics=(
+            *statistics_tables(records, counting, metric, reference),
+            *ratio_statistics(records, reference),
+            *game_statistics(records, reference),
+        ),
         cost=cost_tables(records, labels),
         choices=choices_tables(records),
         runs=runs_tables(records),
@@ -65,6 +80,7 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
         ratios=ratio_tables(records, table),
         left=left_curves(records),
         galleries=galleries(records, task_title),
+        games=game_tables(records, table),
     )
 
 
@@ -122,7 +138,7 @@ def notices(
     def warn(text: str) -> None:
         found.append(Notice("warning", text))
 
-    if headline(records) is None and not any(record.compared for record in records):
+    if headline(records) is None and not any(record.compared or record.plays for record in records):
         warn("These tasks count no cells, so there is no coverage to compare.")
     versions = sorted({record.facts["identity"].get("curiax", "unknown") for record in records})
     if versions != [__version__]:

@@ -33,15 +33,16 @@ def metric_title(metric: str) -> str:
 # --- curves -----------------------------------------------------------------------------------------------
 
 
-def coverage_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
-    """Each grid's coverage, the bonus, and the share of it paid where episodes end."""
-    metrics = list(dict.fromkeys(name for r in records for name in r.curves if name.startswith("coverage/")))
+def coverage_curves(records: Sequence[Record], games: Sequence[Curves] = ()) -> tuple[Curves, ...]:
+    """Each grid's coverage, the scores of games, the bonus, and the share of it paid where episodes end."""
+    grids = [record for record in records if not record.plays]
+    metrics = list(dict.fromkeys(name for r in grids for name in r.curves if name.startswith("coverage/")))
     first = headline(records)
     metrics.sort(key=lambda name: name != first)
     # The paper's cells are more than those that make 100 %.
-    tops = [max(100.0, *(float(r.curves[name].max()) for r in records if name in r.curves)) for name in metrics]
+    tops = [max(100.0, *(float(r.curves[name].max()) for r in grids if name in r.curves)) for name in metrics]
     curves = [
-        curve(records, name, metric_title(name).capitalize(), "%", "Cells visited so far by a run.", top=top)
+        curve(grids, name, metric_title(name).capitalize(), "%", "Cells visited so far by a run.", top=top)
         for name, top in zip(metrics, tops, strict=True)
     ]
     note = (
@@ -50,7 +51,7 @@ def coverage_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
     )
     paid = curve(records, "bonus/mean", "Mean raw bonus", "", "Before scaling; every method has a unit of its own.")
     border = curve(counting(records), "bonus/border_share", "Bonus paid at episode ends", "%", note, scale=100.0)
-    return (*curves, *ratio_curves(records), paid, *([border] if border.series else []))
+    return (*curves, *ratio_curves(records), *games, paid, *([border] if border.series else []))
 
 
 def counting(records: Sequence[Record]) -> list[Record]:

@@ -82,6 +82,8 @@ class Curves:
     log: bool = False
     #: A value to draw a line at, called the ideal.
     ideal: float | None = None
+    #: Whether each panel has a vertical axis of its own.
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,3 +201,5 @@ class Content:
     ratios: tuple[Table, ...] = ()
     left: tuple[Curves, ...] = ()
     galleries: tuple[Gallery, ...] = ()
+    #: Of games: the score in the end beside the authors'.
+    games: tuple[Table, ...] = ()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..experiments.published import RATIO
 from .content import Content, Curves, Gallery, Map, Maps, Series
+from .games import AUTHORS
 from .ratio import NEAR
 
 #: Above so many lines curves can no longer be told apart, and only the final values are drawn.
@@ -41,7 +42,11 @@ def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
     if content.curves and few:
         first = {"coverage": "coverage", "ratio": "ratio"}.get(content.curves[0].key.partition("/")[0], "bonus")
         draw_first = ratio_curves if first == "ratio" else curves
-        drawings.append((first, lambda stem: draw_first(content, content.curves[0], stem)))
+        played = [quantity for quantity in content.curves if quantity.key.startswith("game/")]
+        if first != "bonus" or not played:
+            drawings.append((first, lambda stem: draw_first(content, content.curves[0], stem)))
+        if played:
+            drawings.append(("games", lambda stem: games(content, played, stem)))
     if content.noise and few:
         drawings.append(("noise", lambda stem: curves(content, content.noise[0], stem)))
     if any(row.metric.startswith("coverage/") for row in rows):
@@ -151,6 +156,53 @@ def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
             label_ends(axis, [series for series in shown.series if series.task == task], look)
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         figure.supxlabel("mean over seeds, band: 95 % interval", x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def games(content: Content, quantities: Sequence[Curves], stem: Path) -> None:
+    """A row for each game: score, length of episodes, and the best score, or the rooms where they are counted."""
+    everything = [series for quantity in quantities for series in quantity.series]
+    drawn = {series.task for series in everything}
+    shown = {panel.name: panel.title for panel in content.panels if panel.name in drawn}
+    rows: dict[str, list[str]] = {}
+    for name in shown:
+        rows.setdefault(name.rpartition(" ")[0], []).append(name)
+    look = looks(content)
+    with canvas(stem, (len(rows), 3), (11.5, 2.7 * len(rows) + 1.0)) as (figure, axes):
+        for line, found in zip(axes, rows.values(), strict=True):
+            names = (*found[:2], found[-1])
+            for axis, name in zip(line, names, strict=True):
+                own = [series for series in everything if series.task == name]
+                for series in own:
+                    draw_series(axis, series, look[series.label])
+                title, _, words = shown[name].partition(": ")
+                draw_game_axis(axis, own, title if name is names[0] else "", words)
+        handles = [axes[0][0].plot([], [], label=short(label), linewidth=1.8, **look[label])[0] for label in look]
+        figure.legend(handles=handles, loc="outside upper right", ncols=5, frameon=False)
+        figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+        banded = any(series.low for series in everything if series.label != AUTHORS)
+        note = "mean over seeds, band: 95 % interval" if banded else "too few seeds for a band"
+        note += f"; {AUTHORS}: ± standard deviation" if any(series.label == AUTHORS for series in everything) else ""
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
+
+
+def draw_game_axis(axis: Any, shown: Sequence[Series], title: str, words: str) -> None:
+    """The axes of one panel: steps in millions where there are many, upright from 0 where nothing is below."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    last = max(max(series.steps) for series in shown)
+    unit, name = (1e3, "thousands") if last < 2e6 else (1e6, "millions")
+    axis.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    axis.set_xlabel(f"agent steps ({name})")
+    axis.set_ylabel(words)
+    # Whole rollouts end a little before a round number, which is to be seen.
+    axis.set_xlim(0, 1.002 * last / 1000)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{1000 * value / unit:g}"))
+    axis.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
+    values = [v for series in shown for v in (*series.mean, *series.low, *series.high) if np.isfinite(v)]
+    if values and min(values) >= 0:
+        axis.set_ylim(*((0, None) if max(values) > 0 else (-0.04, 1)))
+    axis.grid(axis="y", color="#dddddd", linewidth=0.6)
 
 
 def tasks_of(quantity: Curves) -> list[str]:

@@ -18,6 +18,9 @@ LOOKS = {
     "noveld": ("#2A9DC9", "12 3"),
     "simhash": ("#7A1F1F", "8 2 2 2 2 2"),
     "surprisal": ("#B8860B", "5 2 2 2"),
+    "surprisal-idf": ("#0B6FA4", "9 3"),
+    "surprisal-vae": ("#1B9E77", "3 2"),
+    "surprisal-pixels": ("#7B6FB0", "6 3"),
     "random": ("#767676", "1 2"),
     "none": ("#444444", ""),
 }

@@ -334,12 +334,13 @@
         shown.length ? panels : nothingShown(),
       );
       if (!shown.length) return;
-      const axis = verticalAxis(curves, shown, state.everyRun);
+      const common = curves.apart ? null : verticalAxis(curves, shown, state.everyRun);
       const figures = tasksOf(curves.series).map((panel) => [panel, element("figure", { class: "panel" })]);
       panels.append(...figures.map(([, figure]) => figure));
       for (const [panel, figure] of figures) {
         const series = shown.filter((item) => item.task === panel.name);
         const steps = curves.series.filter((item) => item.task === panel.name).flatMap((item) => item.steps);
+        const axis = common ?? verticalAxis(curves, series, state.everyRun);
         figure.append(element("figcaption", {}, panel.title));
         figure.append(curveChart(curves, panel, series, steps, axis, state.everyRun, figure.clientWidth));
       }
@@ -358,7 +359,7 @@
     }).observe(host);
   }
 
-  /** Ticks of the vertical axis and each value's place on it, 0 to 1; the same for all tasks, to compare panels. */
+  /** Ticks of the vertical axis and each value's place on it, 0 to 1; usually the same for all tasks, to compare panels. */
   function verticalAxis(curves, shown, everyRun) {
     const values = shown.flatMap((series) => [
       ...series.mean,
@@ -417,7 +418,9 @@
       tabindex: "0",
       "aria-label": `${curves.title}, ${panel.title}: ${shown.length} lines over training. Arrow keys read values.`,
     });
-    chart.append(axes(frame, rows, ticksBetween(first / 1000, last / 1000, width < 300 ? 4 : 6), x, y, curves.unit));
+    const scale = last < 2e6 ? { size: 1e3, words: "thousands of steps" } : { size: 1e6, words: "millions of steps" };
+    const columns = ticksBetween(first / scale.size, last / scale.size, width < 300 ? 4 : 6);
+    chart.append(axes(frame, rows, columns, scale, x, y, curves.unit));
     if (curves.ideal !== null) chart.append(idealLine(frame, y(curves.ideal)));
     const groups = shown.map((series) => drawnSeries(series, x, y, everyRun));
     chart.append(...groups.map((group) => group.band), ...groups.map((group) => group.lines));
@@ -425,7 +428,7 @@
     return chart;
   }
 
-  function axes(frame, rows, columns, x, y, unit) {
+  function axes(frame, rows, columns, scale, x, y, unit) {
     const group = shape("g", { "aria-hidden": "true" });
     for (const tick of rows) {
       group.append(
@@ -433,16 +436,16 @@
         shape("text", { x: frame.left - 7, y: y(tick), dy: "0.35em", "text-anchor": "end" }, inWords(tick)),
       );
     }
-    for (const thousands of columns) {
-      const place = x(thousands * 1000);
+    for (const column of columns) {
+      const place = x(column * scale.size);
       group.append(
         shape("line", { class: "axis", x1: place, x2: place, y1: frame.bottom, y2: frame.bottom + 4 }),
-        shape("text", { x: place, y: frame.bottom + 16, "text-anchor": "middle" }, inWords(thousands)),
+        shape("text", { x: place, y: frame.bottom + 16, "text-anchor": "middle" }, inWords(column)),
       );
     }
     group.append(
       shape("line", { class: "axis", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
-      shape("text", { x: frame.right, y: frame.bottom + 32, "text-anchor": "end" }, "thousands of steps"),
+      shape("text", { x: frame.right, y: frame.bottom + 32, "text-anchor": "end" }, scale.words),
       shape("text", { x: 0, y: 11 }, unit),
     );
     return group;

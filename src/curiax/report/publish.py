@@ -94,7 +94,7 @@ def readme(content: Content, heading: Heading) -> str:
     parts = [f"# {content.title}", content.lead, f"Made by `{heading.command}`. {again}"]
     for notice in content.notices:
         parts.append(f"**{notice.level}**: {notice.text}")
-    for table in (*content.ratios, *content.tables):
+    for table in (*content.games, *content.ratios, *content.tables):
         lines = ["| " + " | ".join(table.header) + " |", "|---" * len(table.header) + "|"]
         lines += ["| " + " | ".join(cell.text.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
         parts += [f"## {table.caption}", "\n".join(lines), table.note]

@@ -22,7 +22,7 @@ from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
-from ..experiments.published import RATIO
+from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 POINTS, MOMENTS = 100, 12
 KEPT = (
     *("coverage/", "reachable/", "noise/", "ratio/", "bonus/mean", "bonus/border_share", "bonus/scale"),
-    *("probe/", "samples/"),
+    *("probe/", "samples/", "game/"),
 )
 #: The kinds of metrics that are a row of numbers for each iteration.
 MAPPED = ("probe", "samples", "occupancy", "paid")
@@ -119,10 +119,17 @@ class Record:
 
     @property
     def headline(self) -> str | None:
-        """The metric that tables show, or None for a task that counts nothing."""
+        """The metric that tables show, or None for a task that counts nothing; games have tables of their own."""
+        if self.plays:
+            return None
         name = f"coverage/{self.facts['coverage']}"
         found = [key for key in self.curves if key.startswith("coverage/")]
         return name if name in found else next(iter(found), None)
+
+    @property
+    def plays(self) -> bool:
+        """Whether the task is a game, with scores of its episodes."""
+        return SCORE in self.curves
 
     @property
     def compared(self) -> tuple[str, str] | None:
@@ -194,7 +201,7 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         if name.startswith("samples/"):
             maps[name] = np.median(values[:, moments], axis=0)
             continue
-        if name.startswith("ratio/"):
+        if name.startswith(("ratio/", SCORE, "game/length")):
             curves[name] = averaged(values, at)
             continue
         if name.startswith("probe/"):
@@ -215,9 +222,24 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
 
 
 def averaged(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Curves `[S, N]` at some of their points `[K]`, each the mean since the point before: batches are small."""
-    sums = np.cumsum(values.astype(float), axis=1)[:, at]
-    return np.diff(sums, axis=1, prepend=0.0) / np.diff(at, prepend=-1)
+    """Curves `[S, N]` at some of their points `[K]`, each the mean since the point before: batches are small.
+
+    NaN is left out, and is what is left where there is nothing else.
+    """
+    known = np.isfinite(values)
+    sums, counts = (
+        np.diff(np.cumsum(total, axis=1)[:, at], axis=1, prepend=0)
+        for total in (np.where(known, values, 0).astype(float), known)
+    )
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def sound(name: str, values: np.ndarray) -> bool:
+    """Whether a metric `[S, N]` or its maps are numbers; of a game, from the end of a seed's first episode on."""
+    missing = np.isnan(values)
+    if name.startswith("game/") and not np.isinf(values).any():
+        return not (missing[:, 1:] & ~missing[:, :-1]).any()
+    return bool(np.isfinite(values).all())
 
 
 def mean_paid(paid: np.ndarray, visits: np.ndarray, moments: np.ndarray) -> np.ndarray:
@@ -261,7 +283,7 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
         kind, _, grid = name.partition("/")
         if not name.startswith((*KEPT, "occupancy/", "paid/")):
             continue
-        values = table[name].to_numpy()
+        values = ordered[name].to_numpy()
         known = (
             next((g for g in manifest["grids"] if g["name"] == grid), None) if kind in ("occupancy", "paid") else None
         )
@@ -271,7 +293,7 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
             raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
         if kind == "occupancy" and (f"paid/{grid}" not in table.columns or (values < 0).any()):
             raise refuse(f"{name} in {folder.METRICS} is no count of visits, or what was paid for them is missing")
-        if not np.isfinite(values).all():
+        if not sound(name, values.reshape(len(seeds), -1) if kind == "game" else values):
             raise refuse(f"{name} in {folder.METRICS} is not finite everywhere")
 
 
@@ -431,7 +453,7 @@ def check_record(path: Path, number: int, made: Record, own: polars.DataFrame) -
     order = own["seed"].to_numpy().reshape(seeds, -1)
     fine = (points == points[0]).all() and (np.diff(points[0], prepend=0) > 0).all()
     fine = fine and (order == np.array(made.seeds)[:, None]).all()
-    fine = fine and all(values.dtype == np.float32 and np.isfinite(values).all() for values in made.curves.values())
+    fine = fine and all(values.dtype == np.float32 and sound(name, values) for name, values in made.curves.items())
     fine = fine and (np.diff(made.moments, prepend=0) > 0).all()
     for name, values in made.maps.items():
         kind, _, grid = name.partition("/")

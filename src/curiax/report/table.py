@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..experiments.published import PUBLISHED_CHANGES, RATIO, Published, described, measured, published
+from ..experiments.published import (
+    ARCADE_SEEDS,
+    PUBLISHED_CHANGES,
+    RATIO,
+    SCORE,
+    Published,
+    described,
+    measured,
+    published,
+    reference,
+)
 from ..experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
-from . import ratio, statistics
+from . import games, ratio, statistics
 from .record import Record
 
 #: Below this coverage (%) a run counts as collapsed...
@@ -76,11 +86,14 @@ def rows(records: Sequence[Record], suite: str) -> list[Row]:
     """For each record a row of every coverage, then a row of the change against the task without noise.
 
     For one that compares two kinds of transitions, the ratio in the end, and of each kind the bonus at the start and
-    in the end, and what is left of it.
+    in the end, and what is left of it. For a game, its scores.
     """
     table = []
     for record in records:
         table += ratio_rows(record, suite) if record.compared else []
+        if record.plays:
+            table += game_rows(record, suite)
+            continue
         for metric in sorted(name for name in record.curves if name.startswith("coverage/")):
             table.append(coverage_row(record, metric, suite))
     return table + changes(records, table, suite)
@@ -132,6 +145,27 @@ def ratio_rows(record: Record, suite: str) -> list[Row]:
         found |= {f"{name}/start": ratio.at_the_start(record, kind), f"{name}/end": ratio.in_the_end(record, kind)}
         found |= {f"{name}/left": ratio.left(record, kind)}
     return [value_row(record, metric, values, suite) for metric, values in found.items() if np.isfinite(values).all()]
+
+
+def game_rows(record: Record, suite: str) -> list[Row]:
+    """Score and length in the end, best score, episodes and rooms; missing where a seed has not finished an episode."""
+    found = {name: values for name, values in games.final(record).items() if np.isfinite(values).all()}
+    table = [value_row(record, metric, values, suite) for metric, values in found.items()]
+    return [beside_authors(record, row) if row.metric == SCORE else row for row in table]
+
+
+def beside_authors(record: Record, row: Row) -> Row:
+    """The score of LBS as the paper has it beside that of the authors' own runs at the same steps."""
+    curve = reference(record.task) if record.published_as == "lbs" else None
+    theirs = curve.at(record.budget) if curve else None
+    if curve is None or theirs is None:
+        return row
+    row = replace(row, paper=theirs, paper_seeds=ARCADE_SEEDS, verdict="not comparable")
+    if not games.comparable(record.task):
+        return row
+    spread = curve.at(record.budget, curve.spread) or 0.0
+    verdict, p, reach = statistics.agreement_with_spread(row.values, theirs, spread, ARCADE_SEEDS)
+    return replace(row, verdict=verdict, p=p, resolution=reach)
 
 
 def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Row:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..experiments.registry import ATARI
 from .statistics import BOOTSTRAPPED, FEWEST
 
 #: How the intervals of means come about, in every table that shows them; then where they are cut.
@@ -20,12 +21,22 @@ BRACKETS = (
     f"of means studentised bootstrap from {BOOTSTRAPPED} seeds on, Student's t below; of IQM percentile bootstrap from "
     f"8 on, Student's t with a bootstrap standard error below; of P percentile bootstrap"
 )
-TITLES = {"half-cheetah": "Half-Cheetah", "mnist": "Noisy MNIST"}
+TITLES = {
+    "half-cheetah": "Half-Cheetah",
+    "mnist": "Noisy MNIST",
+    "mario": "Super Mario Bros",
+    f"{ATARI}montezuma_revenge": "Montezuma's Revenge",
+    f"{ATARI}qbert": "Q*bert",
+    f"{ATARI}riverraid": "River Raid",
+}
 
 
 def task_title(task: str) -> str:
-    """`mountain-car-frozen` → `Mountain Car Frozen`; a user's `module:Class` stays as it is."""
-    return task if ":" in task else TITLES.get(task, task.replace("-", " ").title())
+    """`mountain-car-frozen` → `Mountain Car Frozen`, `atari:pong` → `Pong`; a user's `module:Class` stays as it is."""
+    if task in TITLES:
+        return TITLES[task]
+    name = task.removeprefix(ATARI)
+    return name if ":" in name else name.replace("-", " ").replace("_", " ").title()
 
 
 def seed_text(seeds: Sequence[int]) -> str:
