@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results" / "benchmarks"
 TASK = "mountain-car"
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "numba")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "mujoco", "numba", "ale-py", "pillow")
 
 
 @dataclass(frozen=True)

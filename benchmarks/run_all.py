@@ -24,6 +24,7 @@ QUICK = {
     "seed_scaling": ("--repeats", "2", "--steps", "20480"),
     "suite": ("--repeats", "1", "--steps", "2048"),
     "host": ("--repeats", "1", "--iterations", "1"),
+    "emulators": ("--repeats", "1", "--seconds", "0.5", "--envs", "8", "--games", "breakout"),
     "bonus_latency": ("--repeats", "1", "--calls", "50"),
     "against_sb3": ("--repeats", "1", "--steps", "20480", "--rollouts", "1"),
     "against_rllte": ("--repeats", "1", "--rollouts", "2"),

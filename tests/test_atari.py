@@ -44,15 +44,14 @@ def vector(game: str, side: tuple[int, int], **options: Any) -> Any:
 def test_frames_are_those_of_ale_py(game: str) -> None:
     """At the screen's own size every pixel, score and end is as in ale-py's vector environment, frame by frame."""
     machine = _emulator_worker.Atari(game, sticky=0.0, noops=30, skip=4, tracked=[])
-    size = machine._last.shape
+    size = machine.picture.shape
     peer = vector(game, size, max_num_frames_per_episode=10**6)
     first = peer.reset(seed=3)[0][0, 0]
-    small = np.zeros((84, 84), np.uint8)
     # Which of the thirty beginnings ale-py drew is found by looking.
     beginnings = []
     for noops in range(30):
-        machine.reset(noops, small)
-        if np.array_equal(machine._last, first):
+        machine.reset(noops)
+        if np.array_equal(machine.picture, first):
             beginnings.append(noops)
     assert beginnings, "no beginning of ours is ale-py's"
     moves = np.random.default_rng(0).integers(actions(game), size=700)
@@ -60,11 +59,11 @@ def test_frames_are_those_of_ale_py(game: str) -> None:
     def alike(start: int) -> int:
         """Steps that went alike from this beginning, up to the game's end; 0 if some did not."""
         peer.reset(seed=3)
-        machine.reset(start, small)
+        machine.reset(start)
         for count, move in enumerate(moves, start=1):
             shown, reward, over, _, _ = peer.step(np.array([move]))
-            told = machine.step(int(move), small)
-            if told != (reward[0], over[0]) or not (over[0] or np.array_equal(shown[0, 0], machine._last)):
+            told = machine.step(int(move))
+            if told != (reward[0], over[0]) or not (over[0] or np.array_equal(shown[0, 0], machine.picture)):
                 return 0
             if over[0]:  # ale-py shows the next game already
                 return count
@@ -74,12 +73,87 @@ def test_frames_are_those_of_ale_py(game: str) -> None:
     assert max(map(alike, beginnings)) >= 100
 
 
+def scaled(pictures: list[np.ndarray], side: int, together: int = 1) -> list[np.ndarray]:
+    """Pictures one after the other, as the worker scales those of so many emulators."""
+    # Emulators without a game: only their pictures count.
+    emulators = [_emulator_worker.Atari.__new__(_emulator_worker.Atari) for _ in range(together)]
+    for emulator in emulators:
+        emulator.picture = np.zeros_like(pictures[0])
+    shower = _emulator_worker.ChangedRows(emulators, side)
+    frames, found = np.zeros((together, side, side), np.uint8), []
+    for first in range(0, len(pictures), together):
+        part = pictures[first : first + together]
+        for emulator, picture in zip(emulators, part, strict=False):
+            emulator.picture[:] = picture
+        shower.show(range(len(part)), frames)
+        found += list(frames[: len(part)].copy())
+    return found
+
+
+def by_pillow(picture: np.ndarray, side: int) -> np.ndarray:
+    """Pillow's bilinear filter, first across, then down: what its `resize` does in one call for frames of 84."""
+    from PIL import Image
+
+    narrow = Image.fromarray(picture).resize((side, len(picture)), Image.Resampling.BILINEAR)
+    return np.asarray(narrow.resize((side, side), Image.Resampling.BILINEAR))
+
+
+@pytest.mark.parametrize(("rows", "side"), [(210, 84), (210, 42), (250, 84), (210, 36), (210, 97), (210, 240)])
+def test_scaling_is_pillow_s_to_the_bit(rows: int, side: int) -> None:
+    """Random pictures, then ones with a few other rows, the first and the last too, then the same again."""
+    from PIL import Image
+
+    rng = np.random.default_rng(side)
+    pictures = list(rng.integers(0, 256, (4, rows, 160), dtype=np.uint8))
+    pictures += [np.full((rows, 160), value, np.uint8) for value in (0, 255)]
+    for changed in ([0], [rows - 1], [0, 1, 100], *rng.integers(rows, size=(12, 5)).tolist(), []):
+        picture = pictures[-1].copy()
+        picture[changed, : rng.integers(1, 160)] = rng.integers(256)
+        pictures.append(picture)
+    expected = [by_pillow(picture, side) for picture in pictures]
+    for together in (1, 3):
+        np.testing.assert_array_equal(scaled(pictures, side, together), expected)
+    if side in (42, 84) and rows == 210:
+        for picture, frame in zip(pictures, expected, strict=True):
+            whole = Image.fromarray(picture).resize((side, side), Image.Resampling.BILINEAR)
+            np.testing.assert_array_equal(frame, np.asarray(whole))
+
+
+@pytest.mark.parametrize("game", ["qbert", "riverraid", "pong"])
+def test_frames_of_a_game_are_scaled_by_pillow_s_filter(game: str) -> None:
+    """Nine machines, so that they are shown in two groups; some stand still, begin anew or get a state put back."""
+    from PIL import Image
+
+    count, rng = 9, np.random.default_rng(0)
+    fleet = opened(count, game=game)
+    machines = [_emulator_worker.Atari(game, sticky=0.0, noops=30, skip=4, tracked=[]) for _ in range(count)]
+    for seed, machine in enumerate(machines):
+        machine.reset(seed)
+    kept = fleet.state(), [machine.save() for machine in machines], [machine.picture.copy() for machine in machines]
+    for t in range(40):
+        still, moves = rng.random(count) < 0.2, rng.integers(6, size=count).astype(np.int32)
+        fleet.step(moves, seeds(count), still)
+        for k in np.flatnonzero(~still):
+            machines[k].step(int(moves[k]))
+        if t == 15:
+            fleet.restore(kept[0])
+            for machine, state, picture in zip(machines, *kept[1:], strict=True):
+                machine.load(state)
+                machine.picture[:] = picture
+        if t == 25:
+            fleet.reset(seeds(count, 40), still)
+            for k in np.flatnonzero(still):
+                machines[k].reset(40 + int(k))
+        for k, machine in enumerate(machines):
+            expected = Image.fromarray(machine.picture).resize((84, 84), Image.Resampling.BILINEAR)
+            np.testing.assert_array_equal(fleet.frame[k], np.asarray(expected))
+
+
 def test_the_scaled_frame_is_a_triangle_filter() -> None:
     """84 x 84 from 210 x 160: each pixel the mean of those around it, weighted by a triangle of its own width."""
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (210, 160), dtype=np.uint8)
-    frame = np.zeros((84, 84), np.uint8)
-    _emulator_worker.show(picture, frame)
+    (frame,) = scaled([picture], 84)
 
     def weights(size: int) -> np.ndarray:
         scale = size / 84
@@ -126,19 +200,16 @@ def test_the_stack_is_black_after_a_reset_and_then_fills() -> None:
 
 def test_frames_may_be_of_another_size() -> None:
     """The same game, each frame scaled from the screen at once, not from 84 x 84."""
-    from PIL import Image
-
     task, moves = Atari(side=42), np.random.default_rng(0).integers(4, size=12)
     assert task.spec.obs_shape == (42, 42, 4)
     fleet = task.open(2, 2)
     fleet.reset(seeds(2))
     machine = _emulator_worker.Atari("breakout", sticky=0.0, noops=30, skip=4, tracked=[])
-    machine.reset(1, np.zeros((84, 84), np.uint8))
+    machine.reset(1)
     for move in moves:
         fleet.step(np.full(2, move, np.int32), seeds(2))
-        machine.step(int(move), np.zeros((84, 84), np.uint8))
-        expected = Image.fromarray(machine._last).resize((42, 42), Image.Resampling.BILINEAR)
-        np.testing.assert_array_equal(fleet.frame[1], np.asarray(expected))
+        machine.step(int(move))
+        np.testing.assert_array_equal(fleet.frame[1], by_pillow(machine.picture, 42))
     assert fleet.obs.shape == (2, 42, 42, 4)
     np.testing.assert_array_equal(fleet.obs[..., -1], fleet.frame)
 
@@ -186,11 +257,11 @@ def test_games_begin_with_different_numbers_of_frames() -> None:
             acted[-1] += 1
             return machine_ale.act(action)
 
-    machine_ale, frame = machine._ale, np.zeros((84, 84), np.uint8)
+    machine_ale = machine._ale
     machine._ale = Counting()  # pyright: ignore[reportAttributeAccessIssue]
     for seed in range(60):
         acted.append(0)
-        machine.reset(seed, frame)
+        machine.reset(seed)
     assert sorted(acted) == sorted([*range(1, 31)] * 2)
 
 

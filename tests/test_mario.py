@@ -39,10 +39,13 @@ class Played:
     def __init__(self, skip: int = 4) -> None:
         self.machine = _emulator_worker.Mario(str(library()), str(rom_path()), skip)
         self.frame, self.memory = np.zeros((84, 84), np.uint8), self.machine._nes.memory
-        self.machine.reset(0, self.frame)
+        self.machine.reset(0)
+        self.machine.show(self.frame)
 
     def step(self, action: int) -> tuple[float, bool]:
-        return self.machine.step(action, self.frame)
+        told = self.machine.step(action)
+        self.machine.show(self.frame)
+        return told
 
     @property
     def scroll(self) -> int:
@@ -142,7 +145,7 @@ def test_a_game_ends_with_the_third_life_and_its_rewards_are_the_furthest_scroll
             break
     assert lives == [2, 1, 0, 255]
     assert 100 < furthest <= total <= furthest + 12  # between two steps it may have been a frame's walk further
-    played.machine.reset(0, played.frame)
+    played.machine.reset(0)
     assert played.machine.facts() == (0.0,)
 
 
