@@ -1,4 +1,4 @@
-"""The four presets: every conflict between the paper and its released code, decided one way.
+"""The presets: every conflict between the paper and its released code, decided one way.
 
 Defaults of all settings are the released code's, so a preset lists only what it changes.
 """
@@ -19,6 +19,8 @@ class Preset:
 
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: Settings that hold against what a task itself sets; those of the task and of the method where it has them.
+    above: Mapping[str, Any] = field(default_factory=dict)
     #: LBS's β on deterministic and on noisy tasks.
     beta: tuple[float, float] = (0.1, 2.0)
     #: LBS's own settings.
@@ -48,5 +50,21 @@ PRESETS: dict[str, Preset] = {
         "the model sees the executed action, β = 2 everywhere",
         {"loop.rollout": 512, "ppo.episode_ends": "bootstrap", "loop.model_action": "executed"},
         beta=(2.0, 2.0),
+    ),
+    "small": Preset(
+        "arcade games on a laptop: frames of 42 x 42, 16 environments, networks a quarter as wide, one epoch; else as "
+        "`paper-code`",
+        above={
+            "task.side": 42,
+            "task.random_steps": 1000,
+            "loop.envs": 16,
+            "ppo.width": 128,
+            "ppo.epochs": 1,
+            "ppo.minibatch_size": 512,
+            "learner.epochs": 1,
+            "learner.minibatch_size": 512,
+            "method.width": 128,
+            "method.latent_size": 128,
+        },
     ),
 }

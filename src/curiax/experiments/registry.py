@@ -106,6 +106,7 @@ ARCADE_SETTINGS: Mapping[str, Any] = {
     "loop.normalise_obs": True,
     # The released code does not clip images, and no standardised pixel comes near this.
     "loop.obs_clip": 1e6,
+    "ppo.width": 512,
     "ppo.epochs": 3,
     "ppo.minibatch_size": 2048,
     "ppo.learning_rate": 1e-4,

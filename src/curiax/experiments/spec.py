@@ -18,7 +18,15 @@ from .._types import Discrete, Spec
 from .._version import __version__
 from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
-from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask, HostRemote, NoisyRemote, RemoteSettings
+from ..envs import (
+    AbstractAnyTask,
+    AbstractEmulatorTask,
+    AbstractHostTask,
+    AbstractTask,
+    HostRemote,
+    NoisyRemote,
+    RemoteSettings,
+)
 from ..train.loop import LoopSettings, Setup
 from .options import OnNonfinite
 from .presets import PRESETS
@@ -34,12 +42,12 @@ class Experiment:
     """One task, one method, some seeds.
 
     Args:
-        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, or a subclass of `AbstractTask` or
+        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, `atari:GAME`, or a subclass of `AbstractTask` or
             `AbstractHostTask`.
         method: a name from `curiax list`, `module:Class`, or a subclass of `AbstractCuriosity`.
         seeds: how many (0, 1, ...), or which.
         steps: environment steps of each seed; None is the task's full budget.
-        preset: `paper-code`, `paper-text`, `clean` or `curiax`.
+        preset: `paper-code`, `paper-text`, `clean`, `curiax` or, for arcade games, `small`.
         settings: whatever else differs from the preset, by dotted name: `ppo.*`, `learner.*`, `loop.*`,
             `remote.*`, `method.*` (the method's constructor), `task.*` (the task's constructor).
         label: what tables and figures call it; empty: the method's name.
@@ -179,7 +187,11 @@ def resolve(experiment: Experiment) -> Plan:
 
     named = by_group(task_entry.settings)
     remote = group("remote", named.get("remote", {}), said.get("remote", {}))
-    task_settings = checked(task_entry.cls, {**named.get("task", {}), **said.get("task", {})}, "task")
+    above = by_group(preset.above)
+    if above and not issubclass(task_entry.cls, AbstractEmulatorTask):
+        raise UsageError(f"preset {experiment.preset!r} is for arcade games; task {task_entry.name!r} is none.")
+    task_settings = {**named.get("task", {}), **known(task_entry.cls, above.get("task", {})), **said.get("task", {})}
+    task_settings = checked(task_entry.cls, task_settings, "task")
     task = build_task(task_entry, task_settings, remote)
 
     of_preset = by_group(preset.settings)
@@ -190,7 +202,7 @@ def resolve(experiment: Experiment) -> Plan:
         "normalise_obs": not scaled_image(task.spec),
     }
     ppo, learner, loop = (
-        group(name, first if name == "loop" else {}, *(by.get(name, {}) for by in (of_preset, named, said)))
+        group(name, first if name == "loop" else {}, *(by.get(name, {}) for by in (of_preset, named, above, said)))
         for name in ("ppo", "learner", "loop")
     )
     method_settings = {
@@ -200,6 +212,7 @@ def resolve(experiment: Experiment) -> Plan:
             {
                 **preset.method_settings(method_entry.cls, task),
                 **by_group(method_entry.settings).get("method", {}),
+                **known(method_entry.cls, above.get("method", {})),
                 **said.get("method", {}),
             },
             "method",
@@ -220,6 +233,11 @@ def resolve(experiment: Experiment) -> Plan:
     }
     setup = Setup(task, agent, Learner(learner), loop)
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
+
+
+def known(cls: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the settings that a class has."""
+    return {name: value for name, value in settings.items() if name in signature(cls)}
 
 
 def scaled_image(spec: Spec) -> bool:
@@ -261,6 +279,10 @@ def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSett
         raise ContractError(f"constructing task {entry.name!r} failed: {type(error).__name__}: {error}") from error
     if remote.mode == "none":
         return task
+    if isinstance(task, AbstractEmulatorTask):
+        raise UsageError(
+            f"task {entry.name!r} shows images and cannot take the noisy remote: leave remote.mode at none."
+        )
     try:
         if isinstance(task, AbstractHostTask):
             return HostRemote(task, remote)

@@ -10,7 +10,7 @@ serves many injections; only a task in JAX holds them itself.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -24,7 +24,7 @@ from .._tree import flatten, shuffle
 from .._types import Grid, PRNGKey, Rollout, Scalar, Spec, Transition
 from ..agents import PPO, AbstractAgent
 from ..agents._base import AgentState, HostActor
-from ..agents.ppo import Batch, Policy, PPOState
+from ..agents.ppo import AnyPolicy, Batch, PPOState
 from ..curiosity import AbstractCuriosity
 from ..curiosity._base import Memory, Terms
 from ..envs import AbstractFleet, AbstractHostTask, AbstractTask, Probe
@@ -400,8 +400,10 @@ class PoisonedPPO(PPO):
         rollout = eqx.tree_at(lambda r: r.step.obs, rollout, jnp.where(self.hit, marked, obs))
         return super().learn(spec, state, rollout, reward, key=key, mask=mask)
 
-    def _loss(self, policy: Policy, batch: Batch) -> tuple[Scalar, dict[str, Scalar]]:
-        loss, report = super()._loss(policy, batch)
+    def _loss(
+        self, policy: AnyPolicy, batch: Batch, see: Callable[[Array], Array] = lambda obs: obs
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        loss, report = super()._loss(policy, batch, see)
         here = self.hit & jnp.any(batch.obs.reshape(len(batch.obs), -1)[:, 0] == MARK)
         steep = jnp.where(here & self.target.means("policy_gradient"), self.target.value, 0.0)
         loss = jnp.where(here & self.target.means("policy_loss"), self.target.value, loss)

@@ -34,6 +34,8 @@ from . import devices
 from .lane import AbstractLane, HostMetrics, part_of
 from .loop import Metrics, Setup, Stream, TrainState, after_model, learn_policy, stream_keys
 
+#: Groups of environments. More than two were slower: each step of a group costs the host as much as a larger one's.
+GROUPS = 2
 #: So many environments play at random before training: a few that see whole games rather than many beginnings.
 PLAYERS = 16
 
@@ -147,12 +149,7 @@ class FilmLane(AbstractLane):
             raise ValueError("a lane of emulators has one seed")
         super().__init__(setup, build_model, seeds, device)
         self.task, (side, _, stack) = task, task.spec.obs_shape
-        sizes = [
-            len(part)
-            for part in np.array_split(
-                np.arange(loop.envs), min(int(__import__("os").environ.get("G", "2")), loop.envs)
-            )
-        ]
+        sizes = [len(part) for part in np.array_split(np.arange(loop.envs), min(GROUPS, loop.envs))]
         self.groups = [Group(task, setup, sum(sizes[:k]), size, processes) for k, size in enumerate(sizes)]
         lead, entries = (loop.rollout, loop.envs), self.groups[0].fleet.record.shape[1]
         self.action, self.record = np.zeros(lead, np.int32), np.zeros((*lead, entries))
@@ -227,8 +224,8 @@ class FilmLane(AbstractLane):
         def lesson(model: Any, learnt: Any, lessons: Any, frames: Array, k: Array, report: Any, pixels: Any):
             """One gradient step of the model."""
             one = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), lessons)
-            state = eqx.combine(jax.tree.map(lambda x: x[0], (model, learnt)), (static.curiosity, static.learner))
-            model, learnt, told = learner.train(*state, one, mask=setup.mask, film=Film(frames, *pixels))
+            whole = eqx.combine(jax.tree.map(lambda x: x[0], (model, learnt)), (static.curiosity, static.learner))
+            model, learnt, told = learner.train(whole[0], whole[1], one, mask=setup.mask, film=Film(frames, *pixels))
             return parts(model), parts(learnt), added(report, told, k)
 
         def finish(arrays: Any, report: Any, count: int) -> tuple[Any, Metrics]:

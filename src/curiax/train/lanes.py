@@ -26,13 +26,14 @@ LEAD = 2
 
 
 class Delivery(NamedTuple):
-    """What lanes hand over after one iteration: the metrics `[S]`, and each lane's state where it was asked for.
+    """What lanes hand over after one iteration: the metrics `[S]`, and each lane's state where it was asked for."""
 
-    A lane may promise its metrics, and keep the promise in the course of its next iteration.
-    """
-
-    metrics: HostMetrics | Future[HostMetrics]
+    metrics: HostMetrics
     states: list[dict[str, np.ndarray]] | None
+
+
+#: What one lane hands over: its metrics or the promise of them, and its state where it was asked for.
+Told = tuple[HostMetrics | Future[HostMetrics], dict[str, np.ndarray] | None]
 
 
 class Border:
@@ -103,7 +104,7 @@ def run_lanes(
     lanes: Sequence[AbstractLane], iterations: int, border: Border | None = None, first: int = 0
 ) -> Iterator[Delivery]:
     """The iterations from `first` on, each lane in a thread; yields what all lanes deliver, one after another."""
-    done: queue.SimpleQueue[tuple[int, Delivery | BaseException]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Told | BaseException]] = queue.SimpleQueue()
     border = border or Border(len(lanes), first)
 
     def work(number: int, lane: AbstractLane) -> None:
@@ -112,9 +113,7 @@ def run_lanes(
                 if not border.begin(iteration):
                     return
                 metrics = lane.iterate()
-                done.put(
-                    (number, Delivery(metrics, [lane.snapshot()] if border.passes(number, iteration + 1) else None))
-                )
+                done.put((number, (metrics, lane.snapshot() if border.passes(number, iteration + 1) else None)))
             lane.settle()
         except BaseException as error:
             done.put((number, error))
@@ -122,7 +121,7 @@ def run_lanes(
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(lanes)]
     for thread in threads:
         thread.start()
-    waiting: list[list[Delivery]] = [[] for _ in lanes]
+    waiting: list[list[Told]] = [[] for _ in lanes]
     try:
         for iteration in range(first, iterations):
             while not all(waiting):
@@ -131,9 +130,10 @@ def run_lanes(
                     raise item
                 waiting[number].append(item)
             parts = [queued.pop(0) for queued in waiting]
-            found = [part.metrics.result() if isinstance(part.metrics, Future) else part.metrics for part in parts]
+            # A lane may have promised its metrics; it keeps the promise in the course of its next iteration.
+            found = [told.result() if isinstance(told, Future) else told for told, _ in parts]
             metrics = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-            yield Delivery(metrics, joined_states(parts))
+            yield Delivery(metrics, joined_states([states for _, states in parts]))
             border.take(iteration + 1)
     finally:
         border.end()
@@ -141,7 +141,7 @@ def run_lanes(
             thread.join()
 
 
-def joined_states(parts: Sequence[Delivery]) -> list[dict[str, np.ndarray]] | None:
+def joined_states(states: Sequence[dict[str, np.ndarray] | None]) -> list[dict[str, np.ndarray]] | None:
     """The states of all lanes, or None: lanes agree on when to put them aside."""
-    states = [state for part in parts for state in part.states or ()]
-    return states if len(states) == len(parts) else None
+    found = [state for state in states if state is not None]
+    return found if len(found) == len(states) else None
