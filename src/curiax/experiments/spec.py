@@ -42,8 +42,8 @@ class Experiment:
     """One task, one method, some seeds.
 
     Args:
-        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, `atari:GAME`, or a subclass of `AbstractTask` or
-            `AbstractHostTask`.
+        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, `atari:GAME`, or a subclass of `AbstractTask`
+            or `AbstractHostTask`.
         method: a name from `curiax list`, `module:Class`, or a subclass of `AbstractCuriosity`.
         seeds: how many (0, 1, ...), or which.
         steps: environment steps of each seed; None is the task's full budget.

@@ -32,7 +32,7 @@ from ..envs import AbstractEmulatorTask, EmulatorFleet
 from ..envs._host import require_like
 from . import devices
 from .lane import AbstractLane, HostMetrics, part_of
-from .loop import Metrics, Setup, Stream, TrainState, after_model, learn_policy, stream_keys
+from .loop import Metrics, Setup, Stream, TrainState, learn_policy, model_metrics, stream_keys
 
 #: Groups of environments. More than two were slower: each step of a group costs the host as much as a larger one's.
 GROUPS = 2
@@ -102,8 +102,9 @@ class Games:
     """The scores and lengths of episodes, for the metrics."""
 
     def __init__(self, envs: int) -> None:
-        self.score, self.recent = np.zeros(envs), np.full(2, np.nan)
-        self.best, self.count = np.full((), np.nan), np.zeros((), np.int64)
+        #: The score of each environment's episode so far; score and length last told; the best score of all.
+        self.score, self.recent, self.best = np.zeros(envs), np.zeros(2), np.zeros(())
+        self.count = np.zeros((), np.int64)
         self._ended: list[tuple[float, float]] = []
 
     def add(self, reward: np.ndarray, length: np.ndarray, ended: np.ndarray, rows: slice) -> None:
@@ -114,14 +115,18 @@ class Games:
             self.score[rows][ended] = 0.0
 
     def told(self) -> dict[str, float]:
-        """Means over the episodes that ended since the last time, or what was told then; best and number of all."""
+        """Means over the episodes that ended since the last time, or what was told then; best and number of all.
+
+        Before the first end there is nothing to tell: NaN.
+        """
         if self._ended:
             self.recent[:] = np.mean(self._ended, axis=0)
-            self.best[...] = np.fmax(self.best, max(score for score, _ in self._ended))
+            best = max(score for score, _ in self._ended)
+            self.best[...] = np.maximum(self.best, best) if self.count else best
             self.count += len(self._ended)
             self._ended.clear()
-        score, length = self.recent
-        return {"score": score, "length": length, "best": float(self.best), "episodes": float(self.count)}
+        score, length, best = (*self.recent, float(self.best)) if self.count else [np.nan] * 3
+        return {"score": score, "length": length, "best": best, "episodes": float(self.count)}
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as plain arrays; asked for between rollouts."""
@@ -218,6 +223,8 @@ class FilmLane(AbstractLane):
             if learner.trains(state.curiosity):
                 after, lessons = learner.lessons(state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL])
                 state = replace(state, learner=after)
+            # The next rollout is drawn by the next iteration's keys while the model is still trained on this one.
+            state = replace(state, iteration=state.iteration + 1)
             begun = [jnp.concatenate([film[-stack:], film[stack:]]) for film in films]
             return parts(state), begun, (lessons, film.frames), metrics
 
@@ -228,10 +235,8 @@ class FilmLane(AbstractLane):
             model, learnt, told = learner.train(whole[0], whole[1], one, mask=setup.mask, film=Film(frames, *pixels))
             return parts(model), parts(learnt), added(report, told, k)
 
-        def finish(arrays: Any, report: Any, count: int) -> tuple[Any, Metrics]:
-            state = whole(arrays)
-            state, metrics = after_model(setup, state, state.curiosity, state.learner, averaged(report, count))
-            return parts(state), metrics
+        def finish(arrays: Any, report: Any, count: int) -> Metrics:
+            return model_metrics(setup, whole(arrays), averaged(report, count))
 
         def calibrate(model: Any, frames: Array, numbers: Array, pixels: Any) -> Any:
             whole = eqx.combine(jax.tree.map(lambda x: x[0], model), static.curiosity)
@@ -243,7 +248,7 @@ class FilmLane(AbstractLane):
             return jax.jit(call, donate_argnums=given, static_argnums=fixed, compiler_options=options)
 
         self._draw, self._act, self._study = jitted(draw), jitted(act, 1), jitted(study, 0, 1)
-        self._lesson, self._finish = jitted(lesson, 0, 1, 5), jitted(finish, 0, fixed=(2,))
+        self._lesson, self._finish = jitted(lesson, 0, 1, 5), jitted(finish, fixed=(2,))
         self._calibrate = jitted(calibrate)
         self._put = jitted(lambda film, frame: film.at[-1].set(frame), 0)
 
@@ -273,8 +278,7 @@ class FilmLane(AbstractLane):
         try:
             while self._teach(training):
                 pass
-            arrays, told = self._finish(self.arrays, training.report, training.count)
-            self.arrays = arrays
+            told = self._finish(self.arrays, training.report, training.count)
             metrics = {name: np.asarray(value)[None] for name, value in {**training.metrics, **told}.items()}
             if self.setup.mask:
                 metrics["masked/updates"] += np.asarray(training.metrics["masked/updates"])
@@ -297,15 +301,16 @@ class FilmLane(AbstractLane):
             training.report,
             self.pixels,
         )
-        self.arrays = replace(self.arrays, curiosity=model, learner=learnt)
+        self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, (model, learnt))
         training.done += 1
         return True
 
     def _columns(self) -> Columns:
-        """What was written down of this rollout."""
+        """What was written down of this rollout: copies, as it may be computed with while the next one is written."""
         points, reward = (values.astype(np.float32) for values in self.groups[0].fleet.measure(self.record))
         rows = np.concatenate([group.rows for group in self.groups], axis=1)
-        return Columns(rows, self.next_rows, self.action, reward, self.terminated, self.truncated, points, self.last)
+        kept = (self.next_rows, self.action, reward, self.terminated, self.truncated, points, self.last)
+        return Columns(rows, *(None if column is None else column.copy() for column in kept))
 
     def _begin(self) -> None:
         """Reset every environment for the first time."""
@@ -378,7 +383,7 @@ class FilmLane(AbstractLane):
             self.pixels = jax.device_put(Pixels(mean, deviation), self.device)
         if self.train_state.curiosity.calibrates:
             model = self._calibrate(self.arrays.curiosity, frames, numbers, self.pixels)
-            self.arrays = replace(self.arrays, curiosity=model)
+            self.arrays = eqx.tree_at(lambda s: s.curiosity, self.arrays, model)
 
     def state(self) -> dict[str, np.ndarray]:
         stack = self.task.spec.obs_shape[2]
@@ -394,7 +399,7 @@ class FilmLane(AbstractLane):
         fleets = {
             f"fleet{k}/{name}": array
             for k, group in enumerate(self.groups)
-            for name, array in (group.fleet.state().items() if self.now else ())
+            for name, array in group.fleet.state().items()
         }
         return {**own, **fleets}
 
@@ -502,4 +507,4 @@ def moments_of(
             squares[..., k] += np.square(pixels).sum(0)
     mean = sums / len(numbers)
     deviation = np.sqrt(np.maximum(squares / len(numbers) - mean**2, 0.0)).mean()
-    return mean.astype(np.float32), deviation.astype(np.float32)
+    return mean.astype(np.float32), np.asarray(deviation, np.float32)
