@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -298,6 +299,28 @@ def test_the_small_preset_is_small() -> None:
     assert plan.settings["loop.envs"] == 16
     assert plan.settings["method.beta"] == 0.01
     assert resolve(Experiment("atari:pong", "rnd", 1, preset="small")).settings["method.width"] == 128
+
+
+def test_mixed_precision_is_nearly_the_same() -> None:
+    """Convolutions in bfloat16: parameters and everything after them stay in float32."""
+    filmed, _ = rollouts(SPEC, 4, 2)
+    model = LBS(SPEC, key=jax.random.key(0), width=16, beta=0.01)
+    exact = filmed.film
+    assert exact is not None
+    film = replace(exact, kind=jnp.bfloat16)
+    step = jax.tree.map(lambda x: x[0, 0], filmed.step)
+    losses = [model.loss(shown(f, step), draw=jnp.zeros(model.latents))[0] for f in (exact, film)]
+    assert losses[1].dtype == jnp.float32
+    assert losses[1] != losses[0]
+    assert float(losses[1]) == pytest.approx(float(losses[0]), rel=0.02)
+    grad = jax.grad(
+        lambda bias: eqx.tree_at(lambda m: m.eye.net.convolutions[0].bias, model, bias).loss(
+            shown(film, step), draw=jnp.zeros(model.latents)
+        )[0]
+    )(model.eye.net.convolutions[0].bias)
+    assert grad.dtype == jnp.float32
+    with pytest.raises(UsageError, match="mixed_precision"):
+        resolve(Experiment("mountain-car", "lbs", settings={"loop.mixed_precision": True}))
 
 
 def test_lessons_one_by_one_are_the_whole_training(lane: FilmLane) -> None:

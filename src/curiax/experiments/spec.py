@@ -218,6 +218,8 @@ def resolve(experiment: Experiment) -> Plan:
             "method",
         ),
     }
+    if loop.mixed_precision and not isinstance(task, AbstractEmulatorTask):
+        raise UsageError(f"loop.mixed_precision is for arcade games; task {task_entry.name!r} is none.")
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
     no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1

@@ -181,6 +181,7 @@ class FilmLane(AbstractLane):
     def compile(self) -> None:
         setup, static, (side, _, stack) = self.setup, self.static, self.task.spec.obs_shape
         loop, spec, learner = setup.loop, setup.task.spec, setup.learner
+        kind = jnp.bfloat16 if loop.mixed_precision else jnp.float32
 
         def whole(arrays: Any) -> TrainState:
             return eqx.combine(jax.tree.map(lambda x: x[0], arrays), static)
@@ -194,9 +195,10 @@ class FilmLane(AbstractLane):
             noise = setup.agent.noise(spec, (loop.rollout, loop.envs), key=keys[Stream.ACTIONS])
             return noise, jax.random.bits(keys[Stream.RESETS], (loop.rollout, loop.envs))
 
-        def act(agent: Any, film: Array, frame: Array, t: Array, rows: Array, noise: Array, first: Array, pixels: Any):
+        def act(agent: Any, film: Array, frame: Array, at: Array, rows: Array, noise: Array, pixels: Any):
+            t, first = at
             film = jax.lax.dynamic_update_index_in_dim(film, frame, t + stack - 1, 0)
-            seen = Film(film.reshape(-1, side, side), *pixels)
+            seen = Film(film.reshape(-1, side, side), *pixels, kind=kind)
             state = eqx.combine(jax.tree.map(lambda x: x[0], agent), static.agent)
             mine = jax.lax.dynamic_slice_in_dim(noise[t], first, len(frame))
             each = jax.vmap(lambda numbers, n: setup.agent.act(spec, state, seen(numbers), n))
@@ -207,7 +209,7 @@ class FilmLane(AbstractLane):
             state, frames = whole(arrays), jnp.concatenate(films, axis=1)
             if columns.last is not None:
                 frames = jnp.concatenate([frames, columns.last])
-            film = Film(frames.reshape(-1, side, side), *pixels)
+            film = Film(frames.reshape(-1, side, side), *pixels, kind=kind)
             obs, next_obs, nothing = numbered(columns.rows), numbered(columns.next_rows), columns.terminated
             step = Transition(
                 obs[:-1],
@@ -232,7 +234,9 @@ class FilmLane(AbstractLane):
             """One gradient step of the model."""
             one = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), lessons)
             whole = eqx.combine(jax.tree.map(lambda x: x[0], (model, learnt)), (static.curiosity, static.learner))
-            model, learnt, told = learner.train(whole[0], whole[1], one, mask=setup.mask, film=Film(frames, *pixels))
+            model, learnt, told = learner.train(
+                whole[0], whole[1], one, mask=setup.mask, film=Film(frames, *pixels, kind=kind)
+            )
             return parts(model), parts(learnt), added(report, told, k)
 
         def finish(arrays: Any, report: Any, count: int) -> Metrics:
@@ -240,7 +244,7 @@ class FilmLane(AbstractLane):
 
         def calibrate(model: Any, frames: Array, numbers: Array, pixels: Any) -> Any:
             whole = eqx.combine(jax.tree.map(lambda x: x[0], model), static.curiosity)
-            return parts(whole.calibrated(jax.vmap(Film(frames, *pixels))(numbers)))
+            return parts(whole.calibrated(jax.vmap(Film(frames, *pixels, kind=kind))(numbers)))
 
         options: Any = devices.compiler_options(self.device)
 
@@ -340,8 +344,8 @@ class FilmLane(AbstractLane):
                     self._wait(group, t - 1, resets)
                 if self._training is not None and group.first == 0:
                     self._teach(self._training)
-                frame, rows, first = group.frames[t + stack - 1], group.rows[t], group.first
-                group.film, action = self._act(agent, group.film, frame, t, rows, noise, first, self.pixels)
+                frame, rows, at = group.frames[t + stack - 1], group.rows[t], np.array([t, group.first], np.int32)
+                group.film, action = self._act(agent, group.film, frame, at, rows, noise, self.pixels)
                 self.action[t, group.slice] = action
                 group.fleet.begin_step(self.action[t, group.slice])
         for group in self.groups:

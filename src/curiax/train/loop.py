@@ -44,6 +44,7 @@ class LoopSettings:
         obs_clip: bound of standardised observations.
         obs_epsilon: added to the variance before the root.
         coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.
+        mixed_precision: convolutions of a game's frames in bfloat16, everything after them in float32.
     """
 
     envs: Count = 1
@@ -56,6 +57,7 @@ class LoopSettings:
     obs_clip: Positive = 10.0
     obs_epsilon: Positive = 1e-8
     coverage: Literal["cells", "bins"] = "cells"
+    mixed_precision: bool = False
 
 
 class Stream(IntEnum):
