@@ -52,8 +52,11 @@ class Strip:
         colour: str,
         width: int,
         height: int,
+        score: Float[np.ndarray, " T"] | None = None,
     ) -> None:
         self._bonus, self._ended, self._title, self._colour = bonus, ended, title, colour
+        #: The score of the episode after each step; None where there is no such thing.
+        self._score = score
         self._width, self._height = width, height
         self._font = font(max(9.0, min(0.16 * height, width / 42)))
         self._margin = round(0.02 * width)
@@ -100,6 +103,8 @@ class Strip:
             said = f"episode {len(before) + 1}, {said}"
         if played:
             said += f" · bonus {self._number(self._bonus[played - 1])}"
+        if self._score is not None:
+            said = f"score {self._score[played - 1] if played else 0.0:,.0f} · {said}"
         y, right = 0.62 * self._font.size, self._width - self._margin
         pen.text((right, y), said, fill=TEXT, font=self._font, anchor="ra")
         room = right - self._margin - pen.textlength(said, self._font) - self._font.size
@@ -112,6 +117,21 @@ class Strip:
     def _number(self, value: float) -> str:
         """A bonus with as many digits as the clip's largest needs."""
         return f"{value:.2e}" if self._decimals > 7 else f"{value:.{max(0, self._decimals)}f}"
+
+
+def screen_picture(draw: Callable[[int, int], np.ndarray], width: int, height: int) -> Picture:
+    """A game as on a television, whose screen is four units wide and three high; its machine's pixels are no squares.
+
+    `draw` makes a picture of any size.
+    """
+    from PIL import Image
+
+    across, up = min(width, round(height * 4 / 3)), min(height, round(width * 3 / 4))
+    # Larger, then shrunk: all of the machine's pixels look the same size then.
+    screen = Image.fromarray(np.asarray(draw(across * FINE, up * FINE))).reduce(FINE)
+    image = Image.new("RGB", (width, height), TEXT)
+    image.paste(screen, ((width - across) // 2, (height - up) // 2))
+    return np.asarray(image)
 
 
 def map_picture(
