@@ -51,7 +51,7 @@ def command_watch(args: list[str]) -> int:
     if made.notice:
         print(f"curiax: {made.notice}", file=sys.stderr)
     many = f"{made.episodes} episode{'s' if made.episodes > 1 else ''}"
-    score = f", score {', '.join(f'{score:,.0f}' for score in made.scores)}" if made.scores else ""
+    score = f", {made.score_name} {', '.join(f'{score:,.0f}' for score in made.scores)}" if made.scores else ""
     print(
         f"{made.method} on {made.task}, seed {made.seed}: {len(made.bonus)} steps in {many}, "
         f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most{score}\n  {made.path}"

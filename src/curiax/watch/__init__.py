@@ -17,7 +17,7 @@ from ..experiments import folder, saved
 from ..experiments.spec import Plan
 from ..train import devices
 from . import film
-from .play import Tell, inside_of, play
+from .play import Tell, inside_of, play, score_name
 
 #: Steps to watch of a task whose episodes may never end.
 ENDLESS = 1000
@@ -41,6 +41,8 @@ class Watched:
     notice: str = ""
     #: Of a game, the score of each episode, the last one's as far as it was played.
     scores: tuple[float, ...] = ()
+    #: What that is called.
+    score_name: str = "score"
 
 
 def watch(
@@ -93,7 +95,8 @@ def watch(
     film.encode(reel, Path(out), fps or speed(plan.setup.task), lambda done: tell("encoding", done, len(reel)))
     last = np.flatnonzero([*reel.ended[:-1], True])
     scores = () if reel.score is None else tuple(reel.score[last].tolist())
-    return Watched(Path(out), plan.task_entry.name, plan.method_entry.name, seed, reel.bonus, len(last), notice, scores)
+    names, called = (plan.task_entry.name, plan.method_entry.name), score_name(inside_of(plan.setup.task))
+    return Watched(Path(out), *names, seed, reel.bonus, len(last), notice, scores, called)
 
 
 def speed(task: AbstractAnyTask) -> int:

@@ -18,7 +18,7 @@ from jaxtyping import Array
 from .._errors import NonFiniteError, SimulatorError
 from .._types import Transition
 from ..agents import Uniform
-from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask
+from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask, Mario
 from ..envs.gymnasium_task import GymnasiumTask
 from ..envs.remote import HostRemote, RemoteFleet
 from ..experiments import saved
@@ -134,6 +134,11 @@ def inside_of(task: AbstractAnyTask) -> AbstractAnyTask:
     return task.task if isinstance(task, HostRemote) else task
 
 
+def score_name(task: AbstractAnyTask) -> str:
+    """What the sum of a game's rewards is called: Mario has a score of his own on the screen, which is another."""
+    return "distance" if isinstance(task, Mario) else "score"
+
+
 def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
     """A fleet of one, ready to be drawn where it can be."""
     if isinstance(task, HostRemote):
@@ -164,7 +169,7 @@ class Reel:
         ended: np.ndarray,
         strip: film.Strip,
         size: Any,
-        score: np.ndarray | None = None,
+        score: np.ndarray | None,
     ) -> None:
         self.bonus, self.ended, self.score = bonus, ended, score
         self._pictures, self._strip, self._size = pictures, strip, size
@@ -277,6 +282,8 @@ def play(
     bonus = np.concatenate(paid).astype(np.float64)
     if not np.all(np.isfinite(bonus)):
         raise NonFiniteError(f"NaN or infinity in the bonus of method {method!r}: there is nothing to show.")
-    score = np.asarray(scores) if isinstance(inside_of(setup.task), AbstractEmulatorTask) else None
-    strip = film.Strip(bonus, np.asarray(ended), f"{name} · {method} · seed {seed}", colour, width, below, score)
-    return Reel(pictures, bonus, np.asarray(ended), strip, size, score)
+    inside, over_at = inside_of(setup.task), np.asarray(ended)
+    score = np.asarray(scores) if isinstance(inside, AbstractEmulatorTask) else None
+    called = score_name(inside)
+    strip = film.Strip(bonus, over_at, f"{name} · {method} · seed {seed}", colour, width, below, score, called)
+    return Reel(pictures, bonus, over_at, strip, size, score)
