@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from curiax._errors import OutOfMemoryError, SimulatorError, UsageError
+from curiax._film import shown
 from curiax._types import Discrete, Film, Rollout, Spec, Transition
 from curiax.agents import PPO, PPOSettings
 from curiax.agents.ppo import VisionPolicy

@@ -18,10 +18,13 @@ import numpy as np
 from ._errors import CuriaxError, OutputError, UsageError
 from ._files import damaged
 from .experiments import exports
-from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid
+from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
 
 if TYPE_CHECKING:
     from ._types import Spec
+
+#: So many images are looked at together: their patches take several times their memory.
+TOGETHER = 64
 
 
 def load(path: str | Path, *, seed: int | None = None, trust: bool = False) -> Trained:
@@ -108,15 +111,30 @@ def check_policy(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> 
     shapes: dict[str, tuple[int, ...]] = {
         f"obs_stats.{name}": tuple(about.spec.obs_shape) for name in ("mean", "var") if about.observations.normalised
     }
-    if isinstance(about.policy, NetworkSaid):
+    if isinstance(about.policy, NetworkSaid | VisionSaid):
         if (about.policy.log_std is None) == isinstance(about.spec.action, BoxSaid):
             raise damaged(path / AGENTS, "its policy does not fit its actions", REMEDY)
-        for layer in about.policy.layers:
+
+        def count(layer: str, inputs: int) -> int:
+            """The outputs of a layer that must have so many inputs."""
             weight = arrays.get(f"{layer}.weight")
             if weight is None or weight.ndim != 2:
                 raise damaged(path / TENSORS, f"{layer}.weight is no matrix of each seed", REMEDY)
-            shapes |= {f"{layer}.weight": (size, weight.shape[1]), f"{layer}.bias": (weight.shape[1],)}
-            size = weight.shape[1]
+            shapes.update({f"{layer}.weight": (inputs, weight.shape[1]), f"{layer}.bias": (weight.shape[1],)})
+            return weight.shape[1]
+
+        if isinstance(about.policy, VisionSaid):
+            if len(about.spec.obs_shape) != 3:
+                raise damaged(path / AGENTS, "its policy is one of images, its observations are none", REMEDY)
+            *sides, channels = about.spec.obs_shape
+            for layer in about.policy.convolutions:
+                if min(sides) < layer.side:
+                    raise damaged(path / AGENTS, f"nothing is left of an image for {layer.layer}", REMEDY)
+                channels = count(layer.layer, layer.side**2 * channels)
+                sides = [(length - layer.side) // layer.stride + 1 for length in sides]
+            size = count(about.policy.features, math.prod(sides) * channels)
+        for layer in about.policy.layers:
+            size = count(layer, size)
         if size != outputs:
             raise damaged(path / TENSORS, f"the policy has {size} outputs, its actions {outputs}", REMEDY)
         if about.policy.log_std is not None:
@@ -191,8 +209,8 @@ class Trained:
         batch, single = self._batch("obs", obs, tuple(self._about.spec.obs_shape), np.float32)
         draw = np.random.default_rng(rng)
         policy, action = self._about.policy, self._about.spec.action
-        if isinstance(policy, NetworkSaid):
-            out = self._network(policy, self._normalised(batch).reshape(len(batch), math.prod(batch.shape[1:])))
+        if isinstance(policy, NetworkSaid | VisionSaid):
+            out = self._output(policy, batch)
             if isinstance(action, BoxSaid):
                 if not deterministic:
                     std = np.exp(self._arrays[policy.log_std or ""])
@@ -229,7 +247,7 @@ class Trained:
                 f"bonus: {len(before)} observations, {len(taken)} actions and {len(after)} next observations; "
                 "give as many of each."
             )
-        paid = self._pay(self._normalised(before), taken, self._normalised(after))
+        paid = self._pay(before, taken, after)
         return paid[0, ...] if single else paid
 
     def _batch(self, what: str, given: Any, shape: tuple[int, ...], kind: type[np.generic]) -> tuple[np.ndarray, bool]:
@@ -244,14 +262,16 @@ class Trained:
         if array.shape != shape and array.shape[1:] != shape:
             lead = ", ".join(["B", *map(str, shape)])
             raise UsageError(f"{what}: shape {array.shape}; {self.task!r} has {shape}, or [{lead}] for many.")
-        array = array.astype(kind)
-        if not np.isfinite(array).all():
+        if kind is not np.float32 or array.dtype != np.uint8:  # bytes stay so: a quarter of the memory
+            array = array.astype(kind)
+        if array.dtype != np.uint8 and not np.isfinite(array).all():
             raise UsageError(f"{what}: holds NaN or infinity.")
         single = array.shape == shape
         return (array[None] if single else array), single
 
-    def _normalised(self, obs: np.ndarray) -> np.ndarray:
-        seen = self._about.observations
+    def _seen(self, obs: np.ndarray) -> np.ndarray:
+        """Raw observations as training saw them."""
+        seen, obs = self._about.observations, obs.astype(np.float32, copy=False)
         if not seen.normalised:
             return obs
         mean, var = self._arrays["obs_stats.mean"], self._arrays["obs_stats.var"]
@@ -259,10 +279,33 @@ class Trained:
             standard = (obs - mean) / np.sqrt(var + np.float32(seen.epsilon))
         return np.clip(standard, -np.float32(seen.clip), np.float32(seen.clip))
 
-    def _network(self, policy: NetworkSaid, x: np.ndarray) -> np.ndarray:
-        for layer in policy.layers[:-1]:
-            x = np.tanh(x @ self._arrays[f"{layer}.weight"] + self._arrays[f"{layer}.bias"])
-        return x @ self._arrays[f"{policy.layers[-1]}.weight"] + self._arrays[f"{policy.layers[-1]}.bias"]
+    def _output(self, policy: NetworkSaid | VisionSaid, obs: np.ndarray) -> np.ndarray:
+        """Means or logits of raw observations."""
+        if isinstance(policy, NetworkSaid):
+            flat = self._seen(obs).reshape(len(obs), math.prod(obs.shape[1:]))
+            return self._chain(policy.layers, flat, np.tanh)
+        parts = [obs[k : k + TOGETHER] for k in range(0, len(obs), TOGETHER)] or [obs]
+        features = np.concatenate([self._features(policy, self._seen(part)) for part in parts])
+        return self._chain(policy.layers, features, lambda x: np.maximum(x, np.float32(0)))
+
+    def _features(self, policy: VisionSaid, x: np.ndarray) -> np.ndarray:
+        """What convolutions and a linear layer make of images `[B, height, width, channels]`."""
+        for layer in policy.convolutions:
+            squares = np.lib.stride_tricks.sliding_window_view(x, (layer.side, layer.side), axis=(1, 2))
+            squares = squares[:, :: layer.stride, :: layer.stride].transpose(0, 1, 2, 5, 4, 3)
+            x = self._linear(layer.layer, squares.reshape(*squares.shape[:3], math.prod(squares.shape[3:])))
+            x = np.where(x < 0, np.float32(policy.slope) * x, x)
+        return self._linear(policy.features, x.reshape(len(x), math.prod(x.shape[1:])))
+
+    def _chain(
+        self, layers: Sequence[str], x: np.ndarray, activation: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        for layer in layers[:-1]:
+            x = activation(self._linear(layer, x))
+        return self._linear(layers[-1], x)
+
+    def _linear(self, layer: str, x: np.ndarray) -> np.ndarray:
+        return x @ self._arrays[f"{layer}.weight"] + self._arrays[f"{layer}.bias"]
 
     @functools.cached_property
     def _pay(self) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
@@ -270,7 +313,7 @@ class Trained:
 
         mine = {name: array for name, array in self._arrays.items() if name.startswith("curiosity.")}
         try:
-            return payer(self._about, self.spec, self.seed, mine, self._path / TENSORS, trust=self._trust)
+            return payer(self._about, self.spec, self.seed, mine, self._path / TENSORS, self._seen, trust=self._trust)
         except CuriaxError:
             raise
         except (TypeError, ValueError) as error:

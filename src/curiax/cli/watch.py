@@ -32,7 +32,7 @@ def command_watch(args: list[str]) -> int:
             Annotated[int | None, arg("at most so many; None: one, or as many as --steps has room for")],
             None,
         ),
-        ("fps", Annotated[int, arg("steps shown in a second")], 30),
+        ("fps", Annotated[int | None, arg("steps shown in a second; None: 30, and a game's true speed, 15")], None),
         ("width", Annotated[int, arg("of the film, in pixels; even")], 640),
         ("height", Annotated[int, arg("of the film, the strip of the bonus included; even")], 480),
         (
@@ -51,9 +51,10 @@ def command_watch(args: list[str]) -> int:
     if made.notice:
         print(f"curiax: {made.notice}", file=sys.stderr)
     many = f"{made.episodes} episode{'s' if made.episodes > 1 else ''}"
+    score = f", {made.score_name} {', '.join(f'{score:,.0f}' for score in made.scores)}" if made.scores else ""
     print(
         f"{made.method} on {made.task}, seed {made.seed}: {len(made.bonus)} steps in {many}, "
-        f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most\n  {made.path}"
+        f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most{score}\n  {made.path}"
     )
     return 0
 

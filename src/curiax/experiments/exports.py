@@ -96,6 +96,32 @@ class NetworkSaid(Exact):
     log_std: Name | None
 
 
+class ConvolutionSaid(Exact):
+    """A convolution without padding: `patches @ weight + bias` of squares of `side` pixels, `stride` apart.
+
+    A patch is laid out as (column, row, channel).
+    """
+
+    layer: Name
+    side: Annotated[int, Field(ge=1, le=1 << 16)]
+    stride: Annotated[int, Field(ge=1, le=1 << 16)]
+
+
+class VisionSaid(Exact):
+    """A policy of images: convolutions, LeakyReLU of this slope after each; `features`, a linear layer; then a chain.
+
+    Nothing follows `features`; ReLU is between the layers of the chain, and the last gives mean or logits.
+    """
+
+    kind: Literal["vision"]
+    convolutions: Annotated[list[ConvolutionSaid], Field(min_length=1, max_length=64)]
+    slope: Annotated[float, Field(ge=0, le=1)]
+    features: Name
+    activation: Literal["relu"]
+    layers: Annotated[list[Name], Field(min_length=1, max_length=64)]
+    log_std: Name | None
+
+
 class UniformSaid(Exact):
     """A policy that draws every action uniformly."""
 
@@ -144,7 +170,7 @@ class About(Exact):
     seeds: Seeds
     spec: SpecSaid
     observations: Seen
-    policy: Annotated[NetworkSaid | UniformSaid, Field(discriminator="kind")]
+    policy: Annotated[NetworkSaid | VisionSaid | UniformSaid, Field(discriminator="kind")]
     bonus: BonusSaid
     tensors: Annotated[dict[Name, TensorSaid], Field(max_length=65_536)]
     file: FileSaid

@@ -16,7 +16,7 @@ from .._contract import build_method
 from .._errors import UsageError
 from .._files import damaged
 from .._settings import checked
-from .._types import Spec, Transition
+from .._types import PRNGKey, Spec, Transition
 from ..curiosity import AbstractCuriosity, score, start_memory
 from ..nn import at_most
 from .exports import REMEDY, About
@@ -25,12 +25,52 @@ from .tensors import filled
 
 #: Numbers that one episode's memory may hold.
 MOST_MEMORY = 1 << 28
+#: So many numbers of observations are scored together: what networks make of images takes many times their memory.
+TOGETHER = 1 << 21
+
+
+class Scorer:
+    """The raw bonuses of one environment, piece by piece; what a method remembers goes on from one to the next."""
+
+    def __init__(self, model: AbstractCuriosity, spec: Spec, key: PRNGKey) -> None:
+        self.most = max(1, TOGETHER // max(1, spec.obs_size))
+        self._model, self._key, self._memory, self._pieces = model, key, start_memory(model, 1), 0
+
+    def __call__(self, steps: Transition) -> np.ndarray:
+        """Those of the next steps `[T]`, at most `most` of them, and as many in every piece but the last."""
+        key, count = self._key, len(steps.reward)
+        if self._pieces:
+            key = jax.random.fold_in(key, self._pieces)
+            # Filled up with steps that are none, so that nothing is compiled for the last piece.
+            steps = jax.tree.map(
+                lambda x: np.concatenate([x, np.zeros((self.most - count, *x.shape[1:]), x.dtype)]), steps
+            )
+        one = jax.tree.map(lambda x: x[:, None], steps)
+        self._memory, bonus = scored(self._model, self._memory, one, key)
+        self._pieces += 1
+        return np.asarray(bonus)[:count, 0]
+
+
+@eqx.filter_jit
+def scored(model: AbstractCuriosity, memory: Any, steps: Any, key: PRNGKey) -> Any:
+    """The memory after one environment's transitions, and their bonus."""
+    return score(model, memory, steps, key=key)
 
 
 def payer(
-    about: About, spec: Spec, seed: int, arrays: Mapping[str, np.ndarray], file: Path, *, trust: bool
+    about: About,
+    spec: Spec,
+    seed: int,
+    arrays: Mapping[str, np.ndarray],
+    file: Path,
+    see: Callable[[np.ndarray], np.ndarray],
+    *,
+    trust: bool,
 ) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-    """A function of normalised transitions `[B]` that gives their raw bonus; `arrays` are those of one seed."""
+    """A function of transitions `[B]` that gives their raw bonus.
+
+    `arrays` are those of one seed; `see` makes of raw observations what the method sees.
+    """
     name = about.bonus.method
     if name not in METHODS and not name.startswith("curiax.") and not trust:
         raise UsageError(
@@ -49,16 +89,12 @@ def payer(
     fitted = filled(file, {"curiosity": model}, arrays)["curiosity"]
 
     def pay(obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray) -> np.ndarray:
-        lead = (len(obs), 1)
-        no = jnp.zeros(lead, bool)
-        before, taken, after = (jnp.asarray(part[:, None]) for part in (obs, action, next_obs))
-        steps = Transition(before, taken, after, jnp.zeros(lead), no, no, ~no)
-        return np.asarray(scored(fitted, steps))[:, 0]
+        scorer, paid = Scorer(fitted, spec, jax.random.key(0)), []
+        for first in range(0, max(1, len(obs)), scorer.most):
+            some = slice(first, first + scorer.most)
+            before, taken, after = (jnp.asarray(part) for part in (see(obs[some]), action[some], see(next_obs[some])))
+            no = jnp.zeros(len(before), bool)
+            paid.append(scorer(Transition(before, taken, after, jnp.zeros(len(before)), no, no, ~no)))
+        return np.concatenate(paid)
 
     return pay
-
-
-@eqx.filter_jit
-def scored(model: AbstractCuriosity, steps: Any) -> jax.Array:
-    """The bonus of one environment's transitions."""
-    return score(model, start_memory(model, 1), steps, key=jax.random.key(0))[1]

@@ -26,8 +26,9 @@ from .._settings import signature
 from .._stats import Moments
 from .._types import Box, Spec
 from ..agents import PPO
-from ..agents.ppo import Policy, PPOState
+from ..agents.ppo import AnyPolicy, PPOState, VisionPolicy
 from ..curiosity import AbstractCuriosity
+from ..envs import AbstractEmulatorTask
 from ..nn import at_most
 from ..train.batch import stack
 from ..train.loop import Stream
@@ -38,7 +39,7 @@ from .registry import ATARI, GYMNASIUM, METHODS, TASKS
 from .spec import Experiment, Plan, resolve
 from .tensors import filled, tensors
 
-__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "foreign", "fresh", "networks", "read", "tensors", "write"]
+__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "foreign", "fresh", "networks", "read", "seen", "tensors", "write"]
 
 
 class Saved(eqx.Module):
@@ -100,10 +101,22 @@ def described(plan: Plan, saved: Saved) -> dict[str, Any]:
         "settings": dict(plan.settings),
         "seeds": list(saved.seeds),
         "spec": spec_said(plan.setup.task.spec),
-        "observations": {"normalised": loop.normalise_obs, "epsilon": loop.obs_epsilon, "clip": loop.obs_clip},
+        "observations": seen(plan),
         "policy": policy_said(saved.agent) if isinstance(plan.setup.agent, PPO) else {"kind": "uniform"},
         "bonus": {"method": entry.name, "settings": plain, "action": loop.model_action},
     }
+
+
+def seen(plan: Plan) -> dict[str, Any]:
+    """How the networks saw observations: standardised or not, with which epsilon, clipped to which bound.
+
+    Frames of emulators are always standardised and never clipped, as `Film` has it: without measured statistics those
+    in force are mean 0 and deviation 255.
+    """
+    loop = plan.setup.loop
+    if isinstance(plan.setup.task, AbstractEmulatorTask):
+        return {"normalised": True, "epsilon": 1e-16, "clip": 1e30}
+    return {"normalised": loop.normalise_obs, "epsilon": loop.obs_epsilon, "clip": loop.obs_clip}
 
 
 def spec_said(spec: Spec) -> dict[str, Any]:
@@ -121,10 +134,25 @@ def spec_said(spec: Spec) -> dict[str, Any]:
     return {**said, "obs_low": bounds(spec.obs_low), "obs_high": bounds(spec.obs_high)}
 
 
-def policy_said(policy: Policy) -> dict[str, Any]:
+def policy_said(policy: AnyPolicy) -> dict[str, Any]:
     """The policy's layers by name."""
-    layers = [f"agent.actor.layers.{k}" for k in range(len(policy.actor.layers))]
     deviation = None if policy.log_std is None else "agent.log_std"
+    if isinstance(policy, VisionPolicy):
+        convolutions = [
+            {"layer": f"agent.eye.convolutions.{k}", "side": layer.side, "stride": layer.stride}
+            for k, layer in enumerate(policy.eye.convolutions)
+        ]
+        layers = [f"agent.trunk.layers.{k}" for k in range(len(policy.trunk.layers))]
+        return {
+            "kind": "vision",
+            "convolutions": convolutions,
+            "slope": policy.eye.stack.slope,
+            "features": "agent.eye.head.layers.0",
+            "activation": "relu",
+            "layers": [*layers, "agent.head"],
+            "log_std": deviation,
+        }
+    layers = [f"agent.actor.layers.{k}" for k in range(len(policy.actor.layers))]
     return {"kind": "mlp", "activation": "tanh", "layers": [*layers, "agent.head"], "log_std": deviation}
 
 

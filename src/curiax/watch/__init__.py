@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 
 from .._errors import OutputError, UsageError
+from ..envs import AbstractAnyTask, AbstractEmulatorTask
 from ..experiments import folder, saved
 from ..experiments.spec import Plan
 from ..train import devices
 from . import film
-from .play import Tell, play
+from .play import Tell, inside_of, play, score_name
 
 #: Steps to watch of a task whose episodes may never end.
 ENDLESS = 1000
 LEAST_SIZE, MOST_SIZE = (320, 240), (3840, 2160)
 MOST_STEPS = 100_000
+#: Steps shown in a second, where there is no true speed; frames that a game's machine makes in one.
+FPS, MACHINE = 30, 60
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,10 @@ class Watched:
     episodes: int
     #: What the user should know of how it was made.
     notice: str = ""
+    #: Of a game, the score of each episode, the last one's as far as it was played.
+    scores: tuple[float, ...] = ()
+    #: What that is called.
+    score_name: str = "score"
 
 
 def watch(
@@ -45,7 +52,7 @@ def watch(
     out: str | Path | None = None,
     steps: int | None = None,
     episodes: int | None = None,
-    fps: int = 30,
+    fps: int | None = None,
     width: int = 640,
     height: int = 480,
     deterministic: bool = False,
@@ -63,7 +70,8 @@ def watch(
         out: the film's file; None is `watch-seed<k>.mp4` in the run's folder.
         steps: at most so many steps; None is as many as the episodes have.
         episodes: at most so many episodes; None is one, or as many as `steps` has room for.
-        fps: steps shown in a second.
+        fps: steps shown in a second; None is 30, and a game's true speed, which is 15 where an action is held for 4
+            frames.
         width: pixels of the film, the strip included.
         height: likewise.
         deterministic: take the likeliest action instead of drawing one as in training.
@@ -84,9 +92,17 @@ def watch(
     elif Path(out).suffix.lower() == ".mp4" and film.ffmpeg() is None:
         raise UsageError("an mp4 needs an encoder: pip install 'curiax[video]', or give --out a name ending in .gif.")
     reel = play(plan, learnt, seed, limits(plan, steps, episodes), deterministic, (width, height), tell)
-    film.encode(reel, Path(out), fps, lambda done: tell("encoding", done, len(reel)))
-    ended = int(reel.ended[:-1].sum()) + 1
-    return Watched(Path(out), plan.task_entry.name, plan.method_entry.name, seed, reel.bonus, ended, notice)
+    film.encode(reel, Path(out), fps or speed(plan.setup.task), lambda done: tell("encoding", done, len(reel)))
+    last = np.flatnonzero([*reel.ended[:-1], True])
+    scores = () if reel.score is None else tuple(reel.score[last].tolist())
+    names, called = (plan.task_entry.name, plan.method_entry.name), score_name(inside_of(plan.setup.task))
+    return Watched(Path(out), *names, seed, reel.bonus, len(last), notice, scores, called)
+
+
+def speed(task: AbstractAnyTask) -> int:
+    """Steps shown in a second where nobody says how many."""
+    inside = inside_of(task)
+    return max(1, round(MACHINE / getattr(inside, "skip", 4))) if isinstance(inside, AbstractEmulatorTask) else FPS
 
 
 def check_request(out: Any, steps: Any, episodes: Any, fps: Any, size: tuple[int, int]) -> None:

@@ -42,7 +42,11 @@ def strip_height(height: int) -> int:
 
 
 class Strip:
-    """The bonus of a whole clip as a filled curve: solid as far as it has been played, pale beyond, a line at now."""
+    """The bonus of a whole clip as a filled curve: solid as far as it has been played, pale beyond, a line at now.
+
+    It begins at 0, but where the bonus never falls to half of its largest it begins near its lowest: nothing could be
+    seen of its course otherwise. Then the caption has the range.
+    """
 
     def __init__(
         self,
@@ -52,14 +56,21 @@ class Strip:
         colour: str,
         width: int,
         height: int,
+        score: Float[np.ndarray, " T"] | None = None,
+        score_name: str = "score",
     ) -> None:
         self._bonus, self._ended, self._title, self._colour = bonus, ended, title, colour
+        #: The score of the episode after each step; None where there is no such thing.
+        self._score, self._score_name = score, score_name
         self._width, self._height = width, height
         self._font = font(max(9.0, min(0.16 * height, width / 42)))
         self._margin = round(0.02 * width)
         self._top = round(2.2 * self._font.size)
         most = float(np.max(np.abs(bonus), initial=0.0))
         self._decimals = 3 - math.ceil(math.log10(most)) if most > 0 else 3
+        low, high = float(bonus.min()), float(bonus.max())
+        self._cut = high / 2 < low < 0.999 * high
+        self._range = (low - 0.15 * (high - low) if self._cut else min(0.0, low), max(0.0, high))
         self._pale, self._solid = self._curve(0.28, 0.5), self._curve(0.85, 1.0)
 
     def _across(self, step: int) -> float:
@@ -72,10 +83,10 @@ class Strip:
 
         image = Image.new("RGB", (self._width * FINE, self._height * FINE), GROUND)
         pen = ImageDraw.Draw(image)
-        low, high = min(0.0, float(self._bonus.min())), max(0.0, float(self._bonus.max()))
+        low, high = self._range
         top, bottom = self._top * FINE, (self._height - self._margin) * FINE
         heights = bottom - (self._bonus - low) / ((high - low) or 1.0) * (bottom - top)
-        floor = bottom - (0.0 - low) / ((high - low) or 1.0) * (bottom - top)
+        floor = bottom - (max(0.0, low) - low) / ((high - low) or 1.0) * (bottom - top)
         for step in np.flatnonzero(self._ended[:-1]) + 1:
             x = self._across(int(step)) * FINE
             pen.line([(x, top), (x, bottom)], fill=BORDER, width=FINE)
@@ -100,6 +111,10 @@ class Strip:
             said = f"episode {len(before) + 1}, {said}"
         if played:
             said += f" · bonus {self._number(self._bonus[played - 1])}"
+        if played and self._cut:
+            said += f" ({self._number(self._bonus.min())}–{self._number(self._bonus.max())})"
+        if self._score is not None:
+            said = f"{self._score_name} {self._score[played - 1] if played else 0.0:,.0f} · {said}"
         y, right = 0.62 * self._font.size, self._width - self._margin
         pen.text((right, y), said, fill=TEXT, font=self._font, anchor="ra")
         room = right - self._margin - pen.textlength(said, self._font) - self._font.size
@@ -112,6 +127,21 @@ class Strip:
     def _number(self, value: float) -> str:
         """A bonus with as many digits as the clip's largest needs."""
         return f"{value:.2e}" if self._decimals > 7 else f"{value:.{max(0, self._decimals)}f}"
+
+
+def screen_picture(draw: Callable[[int, int], np.ndarray], width: int, height: int) -> Picture:
+    """A game as on a television, whose screen is four units wide and three high; its machine's pixels are no squares.
+
+    `draw` makes a picture of any size.
+    """
+    from PIL import Image
+
+    across, up = min(width, round(height * 4 / 3)), min(height, round(width * 3 / 4))
+    # Larger, then shrunk: all of the machine's pixels look the same size then.
+    screen = Image.fromarray(np.asarray(draw(across * FINE, up * FINE))).reduce(FINE)
+    image = Image.new("RGB", (width, height), TEXT)
+    image.paste(screen, ((width - across) // 2, (height - up) // 2))
+    return np.asarray(image)
 
 
 def map_picture(

@@ -18,11 +18,11 @@ from jaxtyping import Array
 from .._errors import NonFiniteError, SimulatorError
 from .._types import Transition
 from ..agents import Uniform
-from ..curiosity import score, start_memory
-from ..envs import AbstractAnyTask, AbstractFleet, AbstractHostTask, AbstractTask
+from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask, Mario
 from ..envs.gymnasium_task import GymnasiumTask
 from ..envs.remote import HostRemote, RemoteFleet
 from ..experiments import saved
+from ..experiments.paying import Scorer
 from ..experiments.spec import Plan
 from ..report.looks import look
 from . import film
@@ -91,8 +91,9 @@ class HostWorld(AbstractWorld):
     """An environment on the host: a fleet of one."""
 
     def __init__(self, task: AbstractHostTask) -> None:
-        inside = task.task if isinstance(task, HostRemote) else task
+        inside = inside_of(task)
         self._draws = not isinstance(inside, GymnasiumTask) or inside.draws
+        self._game = isinstance(inside, AbstractEmulatorTask)
         self._fleet = open_to_draw(task)
 
     def _look(self) -> None:
@@ -114,11 +115,28 @@ class HostWorld(AbstractWorld):
         return np.asarray(jax.random.bits(key, (1,)))
 
     def picture(self, width: int, height: int) -> film.Picture | None:
+        if self._game:
+            return film.screen_picture(self._render, width, height)
         picture = self._fleet.render(0, width, height) if self._draws else None
         return None if picture is None else np.asarray(picture, np.uint8)
 
+    def _render(self, width: int, height: int) -> np.ndarray:
+        picture = self._fleet.render(0, width, height)
+        assert picture is not None, "emulators always have a screen"
+        return picture
+
     def close(self) -> None:
         self._fleet.close()
+
+
+def inside_of(task: AbstractAnyTask) -> AbstractAnyTask:
+    """The task itself, where a remote is put around it."""
+    return task.task if isinstance(task, HostRemote) else task
+
+
+def score_name(task: AbstractAnyTask) -> str:
+    """What the sum of a game's rewards is called: Mario has a score of his own on the screen, which is another."""
+    return "distance" if isinstance(task, Mario) else "score"
 
 
 def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
@@ -145,9 +163,15 @@ class Reel:
     """The frames of a film: the pictures, packed while they wait, with the strip below."""
 
     def __init__(
-        self, pictures: list[bytes], bonus: np.ndarray, ended: np.ndarray, strip: film.Strip, size: Any
+        self,
+        pictures: list[bytes],
+        bonus: np.ndarray,
+        ended: np.ndarray,
+        strip: film.Strip,
+        size: Any,
+        score: np.ndarray | None,
     ) -> None:
-        self.bonus, self.ended = bonus, ended
+        self.bonus, self.ended, self.score = bonus, ended, score
         self._pictures, self._strip, self._size = pictures, strip, size
 
     def __len__(self) -> int:
@@ -169,7 +193,7 @@ def play(
     size: tuple[int, int],
     tell: Tell,
 ) -> Reel:
-    """Play the policy in a fresh environment, draw every state, then score every transition.
+    """Play the policy in a fresh environment, draw every state and score every transition.
 
     The bonus of an episode's last step is that of its true successor, which is what the picture shows, also
     where training looked at the next episode's first observation.
@@ -177,7 +201,10 @@ def play(
     setup, spec, (steps, episodes) = plan.setup, plan.setup.task.spec, most
     policy = setup.agent.start(learnt.agent)
     act = eqx.filter_jit(lambda obs, noise: setup.agent.act(spec, policy, obs, noise))
-    see = eqx.filter_jit(lambda obs: setup.normalise(learnt.obs_stats, obs))
+    seen = saved.seen(plan)
+    see = eqx.filter_jit(
+        lambda obs: learnt.obs_stats.normalise(obs, seen["epsilon"], seen["clip"]) if seen["normalised"] else obs
+    )
     # Apart from the streams of training, so that nothing of it is repeated.
     noise_key, begin_key, step_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117), 4)
     noise = setup.agent.noise(spec, (steps,), key=noise_key)
@@ -188,10 +215,19 @@ def play(
     width, height = size
     below = film.strip_height(height)
     world = open_world(setup.task)
-    transitions: list[Transition] = []
+    scorer = Scorer(learnt.curiosity, spec, bonus_key)
+    waiting: list[Transition] = []
+    paid: list[np.ndarray] = []
+    ended: list[bool] = []
+    scores: list[float] = []
     pictures: list[bytes] = []
     path: list[np.ndarray] = []
     begun = 0
+
+    def pay() -> None:
+        """Score what waits for it: in pieces, because the observations of a whole film may not fit into memory."""
+        paid.append(scorer(jax.tree.map(lambda *xs: np.stack(xs), *waiting)))
+        waiting.clear()
 
     def shoot(obs: Array) -> None:
         """Take a picture of the world as it is."""
@@ -208,7 +244,7 @@ def play(
 
     try:
         world.begin(jax.random.fold_in(begin_key, 0))
-        obs, elapsed, over = see(world.obs), 0, 0
+        obs, elapsed, over, total = see(world.obs), 0, 0, 0.0
         shoot(obs)
         for t in range(steps):
             action = act(obs, noise[t])
@@ -223,24 +259,31 @@ def play(
             after = see(world.obs)
             shown = executed if setup.loop.model_action == "executed" else action
             flags = (world.reward, world.terminated, truncated, world.valid)
-            transitions.append(Transition(obs, shown, after, *(jnp.asarray(flag) for flag in flags)))
+            waiting.append(Transition(obs, shown, after, *(jnp.asarray(flag) for flag in flags)))
+            total += world.reward
+            ended.append(world.terminated or truncated)
+            scores.append(total)
+            if len(waiting) == scorer.most:
+                pay()
             shoot(after)
             tell("playing", t + 1, steps)
             obs = after
-            if world.terminated or truncated:
+            if ended[-1]:
                 over += 1
                 if over >= episodes:
                     break
                 world.begin(jax.random.fold_in(begin_key, over))
-                obs, elapsed, begun = see(world.obs), 0, len(path)
+                obs, elapsed, begun, total = see(world.obs), 0, len(path), 0.0
     finally:
         world.close()
-    tell("playing", len(transitions), len(transitions))
-    together = jax.tree.map(lambda *xs: jnp.stack(xs)[:, None], *transitions)
-    scored = eqx.filter_jit(lambda model, steps, key: score(model, start_memory(model, 1), steps, key=key)[1])
-    bonus = np.asarray(scored(learnt.curiosity, together, bonus_key))[:, 0].astype(np.float64)
+    tell("playing", len(ended), len(ended))
+    if waiting:
+        pay()
+    bonus = np.concatenate(paid).astype(np.float64)
     if not np.all(np.isfinite(bonus)):
         raise NonFiniteError(f"NaN or infinity in the bonus of method {method!r}: there is nothing to show.")
-    ended = np.asarray(together.ended)[:, 0]
-    strip = film.Strip(bonus, ended, f"{name} · {method} · seed {seed}", colour, width, below)
-    return Reel(pictures, bonus, ended, strip, size)
+    inside, over_at = inside_of(setup.task), np.asarray(ended)
+    score = np.asarray(scores) if isinstance(inside, AbstractEmulatorTask) else None
+    called = score_name(inside)
+    strip = film.Strip(bonus, over_at, f"{name} · {method} · seed {seed}", colour, width, below, score, called)
+    return Reel(pictures, bonus, over_at, strip, size, score)
