@@ -29,7 +29,7 @@ import numpy as np
 SIDE, STACK = 84, 4
 #: Bytes for the state of one emulator, for one worker's error message, and of the largest screen.
 STATE, MESSAGE, SCREEN = 1 << 16, 4096, (256, 256, 3)
-STEP, RESET, SAVE, LOAD, DRAW = (bytes([letter]) for letter in b"srkld")
+STEP, PLAY, RESET, SAVE, LOAD, DRAW = (bytes([letter]) for letter in b"sprkld")
 DONE, FAILED = b".", b"!"
 #: How much of the grey is red, green and blue.
 GREY = (0.299, 0.587, 0.114)
@@ -53,6 +53,8 @@ def columns(sizes: Sizes) -> dict[str, tuple[Any, tuple[int, ...]]]:
         "action": (np.int32, (count,)),
         "seed": (np.uint32, (count,)),
         "chosen": (np.bool_, (count,)),
+        "due": (np.bool_, (count,)),
+        "last": (np.uint8, (count, side, side)),
         "stack": (np.uint8, (count, depth, side, side)),
         "reward": (np.float64, (count,)),
         "over": (np.bool_, (count,)),
@@ -523,7 +525,10 @@ class Worker:
         self._emulators = {row: machine(**order["settings"]) for row in self._rows}
         self._groups = [self._rows[k : k + shower.MOST] for k in range(0, len(self._rows), shower.MOST)]
         self._showers = [shower([self._emulators[row] for row in group], sizes.side) for group in self._groups]
-        self._doing = {STEP: self._step, RESET: self._reset, SAVE: self._save, LOAD: self._load, DRAW: self._draw}
+        self._doing = {
+            **{STEP: self._step, PLAY: self._play, RESET: self._reset},
+            **{SAVE: self._save, LOAD: self._load, DRAW: self._draw},
+        }
 
     def obey(self, command: bytes) -> bytes:
         """Do what is asked; a failure is told, not raised."""
@@ -540,11 +545,11 @@ class Worker:
         self._shared["message"][self._number] = 0
         self._shared["message"][self._number, : len(raw)] = np.frombuffer(raw, np.uint8)
 
-    def _chosen(self) -> Iterator[int]:
-        """The chosen emulators, one after the other; when those of a group have moved, their frames are written."""
+    def _moving(self, who: np.ndarray) -> Iterator[int]:
+        """Some emulators, one after the other; when those of a group have moved, their frames are written."""
         for group, shower in zip(self._groups, self._showers, strict=True):
             part = slice(group.start, group.stop)
-            chosen = np.flatnonzero(self._shared["chosen"][part]).tolist()
+            chosen = np.flatnonzero(who[part]).tolist()
             for number in chosen:
                 yield group[number]
             if chosen:
@@ -554,7 +559,7 @@ class Worker:
         shared = self._shared
         action, reward, over, stacks = (shared[name] for name in ("action", "reward", "over", "stack"))
         deep, tracking = stacks.shape[1] > 1, shared["facts"].shape[1] > 0
-        for row in self._chosen():
+        for row in self._moving(shared["chosen"]):
             emulator = self._emulators[row]
             reward[row], over[row] = emulator.step(int(action[row]))
             if tracking:
@@ -563,13 +568,26 @@ class Worker:
                 stack = stacks[row]
                 stack[:-1] = stack[1:]
 
+    def _play(self) -> None:
+        self._step()
+        shared = self._shared
+        ended = (shared["over"] | shared["due"]) & shared["chosen"]
+        for row in filter(ended.__getitem__, self._rows):
+            shared["last"][row] = shared["stack"][row, -1]
+        self._begin(ended)
+
     def _reset(self) -> None:
         shared = self._shared
-        for row in self._chosen():
-            shared["stack"][row, :-1] = 0
-            self._emulators[row].reset(int(shared["seed"][row]))
+        self._begin(shared["chosen"])
+        for row in filter(shared["chosen"].__getitem__, self._rows):
             shared["reward"][row], shared["over"][row] = 0.0, False
             shared["facts"][row] = self._emulators[row].facts()
+
+    def _begin(self, who: np.ndarray) -> None:
+        """New episodes of some emulators."""
+        for row in self._moving(who):
+            self._shared["stack"][row, :-1] = 0
+            self._emulators[row].reset(int(self._shared["seed"][row]))
 
     def _save(self) -> None:
         for row in self._rows:

@@ -86,7 +86,7 @@ class EmulatorFleet(AbstractFleet):
                 assert process.stdout is not None
                 self._answers.register(process.stdout, selectors.EVENT_READ, number)
             self._gather(self._all, STARTING)
-        self._stack = shared["stack"]
+        self._stack, self.last = shared["stack"], shared["last"]
         self.frame, self.obs = self._stack[:, -1], np.moveaxis(self._stack, 1, -1)
         self.record = np.zeros((count, 1 + facts))
         self.terminated, self.truncated = shared["over"], np.zeros(count, bool)
@@ -107,8 +107,17 @@ class EmulatorFleet(AbstractFleet):
         self._shared["chosen"][:] = True if still is None else ~still
         self._send(worker.STEP, self._all)
 
+    def begin_play(self, actions: Shaped[np.ndarray, " M"], seeds: Seeds, due: Mask) -> None:
+        """The same, and games that end with this step, or are `due` to end, begin anew from a seed at once.
+
+        What they ended with is in `last`; record and `terminated` are of the step.
+        """
+        self._shared["action"][:], self._shared["seed"][:], self._shared["due"][:] = actions, seeds, due
+        self._shared["chosen"][:] = True
+        self._send(worker.PLAY, self._all)
+
     def end_step(self) -> None:
-        """Wait for the step that was begun."""
+        """Wait for what was begun."""
         self._gather(self._all, PATIENCE)
         self._note(self._shared["chosen"])
 

@@ -62,40 +62,52 @@ class Columns(NamedTuple):
 
 
 class Group:
-    """Some of the environments: their emulators, and their frames on the host and on the device.
+    """Some of the environments: their emulators, and their frames on the device.
 
-    Row t + stack − 1 is the newest frame of the t-th observation. `rows[t]` names the frames of that observation, the
-    newest last, −1 for black ones before an episode's first.
+    Row t + stack − 1 of the frames is the newest of the t-th observation. `rows[t]` names the frames of that
+    observation, the newest last, −1 for black ones before an episode's first. What an action is computed from goes to
+    the device in one packet, as every transfer has its price: the newest frames, then (t, first, rows[t]) as words.
     """
 
     def __init__(self, task: AbstractEmulatorTask, setup: Setup, first: int, count: int, processes: int) -> None:
         steps, (side, _, stack) = setup.loop.rollout, task.spec.obs_shape
         self.first, self.count, self.slice = first, count, slice(first, first + count)
         self.fleet: EmulatorFleet = task.open(count, processes, stacked=False)
-        self.frames = np.zeros((steps + stack, count, side, side), np.uint8)
+        self.shape, self.stack = (steps + stack, count, side, side), stack
         self.rows = np.zeros((steps + 1, count, stack), np.int32)
         #: Frames since an episode's first, so far as they matter.
         self.age = np.zeros(count, np.int32)
+        pixels = padded(count * side * side)
+        self.packet = np.zeros(pixels + 4 * (2 + count * stack), np.uint8)
+        self.frame = self.packet[: count * side * side].reshape(count, side, side)
+        self._words = self.packet[pixels:].view(np.int32)
         #: The frames on the device; made where a rollout begins.
         self.film: Any = None
 
     def show(self, t: int) -> None:
         """The t-th observation: the newest frame, and which it is stacked with."""
-        stack = self.rows.shape[-1]
-        self.frames[t + stack - 1] = self.fleet.frame
+        self.frame[...] = self.fleet.frame
         self.place(t)
 
     def place(self, t: int) -> None:
         """Name the frames of the t-th observation."""
-        stack = self.rows.shape[-1]
-        back = np.arange(stack - 1, -1, -1)
-        self.rows[t] = np.where(back <= self.age[:, None], t + stack - 1 - back, -1)
+        back = np.arange(self.stack - 1, -1, -1)
+        self.rows[t] = np.where(back <= self.age[:, None], t + self.stack - 1 - back, -1)
+        self._words[:2], self._words[2:] = (t, self.first), self.rows[t].reshape(-1)
 
-    def rewind(self) -> None:
-        """The end of a rollout becomes the beginning of the next."""
-        stack = self.rows.shape[-1]
-        self.frames[:stack] = self.frames[-stack:]
-        self.place(0)
+
+def padded(count: int) -> int:
+    """A number of bytes up to the next whole word."""
+    return -(-count // 4) * 4
+
+
+def unpacked(
+    packet: UInt8[Array, " bytes"], count: int, side: int, stack: int
+) -> tuple[UInt8[Array, "N side side"], Int[Array, ""], Int[Array, ""], Int[Array, "N stack"]]:
+    """A group's newest frames, the time, the number of its first environment, and the rows of its observations."""
+    pixels = count * side * side
+    words = jax.lax.bitcast_convert_type(packet[padded(pixels) :].reshape(-1, 4), jnp.int32)
+    return packet[:pixels].reshape(count, side, side), words[0], words[1], words[2:].reshape(count, stack)
 
 
 class Games:
@@ -195,8 +207,8 @@ class FilmLane(AbstractLane):
             noise = setup.agent.noise(spec, (loop.rollout, loop.envs), key=keys[Stream.ACTIONS])
             return noise, jax.random.bits(keys[Stream.RESETS], (loop.rollout, loop.envs))
 
-        def act(agent: Any, film: Array, frame: Array, at: Array, rows: Array, noise: Array, pixels: Any):
-            t, first = at
+        def act(agent: Any, film: Array, packet: Array, noise: Array, pixels: Any) -> tuple[Array, Array]:
+            frame, t, first, rows = unpacked(packet, film.shape[1], side, stack)
             film = jax.lax.dynamic_update_index_in_dim(film, frame, t + stack - 1, 0)
             seen = Film(film.reshape(-1, side, side), *pixels, kind=kind)
             state = eqx.combine(jax.tree.map(lambda x: x[0], agent), static.agent)
@@ -271,7 +283,7 @@ class FilmLane(AbstractLane):
         )
         for group, film in zip(self.groups, films, strict=True):
             group.film = film
-            group.rewind()
+            group.place(0)
         self._training = Training(lessons, frames, metrics, self.games.told())
         return self._training.promise
 
@@ -322,60 +334,48 @@ class FilmLane(AbstractLane):
         seeds = np.asarray(jax.random.bits(jax.random.fold_in(root, Stream.FIRST_RESET), (self.setup.loop.envs,)))
         for group in self.groups:
             group.fleet.reset(seeds[group.slice])
-            group.age[:], group.frames[:] = 0, 0
+            group.age[:] = 0
             group.show(0)
-            self._send(group)
-
-    def _send(self, group: Group) -> None:
-        """All of a group's frames to the device, where a rollout begins there for the first time."""
-        group.film = jax.device_put(group.frames, self.device)
-        if self.device.platform == "cpu":
-            # There the memory itself might be taken, which is written to again.
-            group.film = group.film.copy()
+            group.film = jax.device_put(jnp.zeros(group.shape, jnp.uint8), self.device)
 
     def _collect(self) -> None:
         """Step every environment `loop.rollout` times with the current policy, the groups in turn."""
         noise, resets = self._draw(self.arrays)
-        resets, agent, stack = np.asarray(resets), self.arrays.agent, self.task.spec.obs_shape[2]
+        resets, agent, horizon = np.asarray(resets), self.arrays.agent, self.task.spec.horizon or np.inf
         self.terminated[:], self.truncated[:] = False, False
         for t in range(self.setup.loop.rollout):
             for group in self.groups:
                 if t:
-                    self._wait(group, t - 1, resets)
+                    self._wait(group, t - 1)
                 if self._training is not None and group.first == 0:
                     self._teach(self._training)
-                frame, rows, at = group.frames[t + stack - 1], group.rows[t], np.array([t, group.first], np.int32)
-                group.film, action = self._act(agent, group.film, frame, at, rows, noise, self.pixels)
-                self.action[t, group.slice] = action
-                group.fleet.begin_step(self.action[t, group.slice])
+                at = (t, group.slice)
+                group.film, self.action[at] = self._act(agent, group.film, group.packet, noise, self.pixels)
+                self.truncated[at] = self.now + t + 1 - self.began[group.slice] >= horizon
+                group.fleet.begin_play(self.action[at], resets[at], self.truncated[at])
         for group in self.groups:
-            self._wait(group, self.setup.loop.rollout - 1, resets)
+            self._wait(group, self.setup.loop.rollout - 1)
             # The newest frames have not been acted on yet, and so are not on the device.
-            group.film = self._put(group.film, group.frames[-1])
+            group.film = self._put(group.film, group.frame)
         self.now += self.setup.loop.rollout
 
-    def _wait(self, group: Group, t: int, resets: np.ndarray) -> None:
+    def _wait(self, group: Group, t: int) -> None:
         """What a group's t-th step led to."""
-        fleet, at, horizon = group.fleet, group.slice, self.task.spec.horizon
+        fleet, at = group.fleet, (t, group.slice)
         fleet.end_step()
-        self.record[t, at] = fleet.record
-        length = self.now + t + 1 - self.began[at]
-        terminated = fleet.terminated.copy()
-        truncated = (length >= horizon) & ~terminated if horizon else np.zeros_like(terminated)
-        ended = terminated | truncated
-        self.games.add(fleet.reward, length, ended, at)
+        self.record[at], self.terminated[at] = fleet.record, fleet.terminated
+        self.truncated[at] &= ~fleet.terminated
+        ended = self.terminated[at] | self.truncated[at]
+        began = self.began[group.slice]
+        self.games.add(fleet.reward, self.now + t + 1 - began, ended, group.slice)
         group.age += 1
-        if ended.any():
-            self.terminated[t, at], self.truncated[t, at] = terminated, truncated
-            if self.last is not None:
-                self.last[t, at][ended] = fleet.frame[ended]
-            fleet.reset(resets[t, at], ended)
-            self.began[at][ended], group.age[ended] = self.now + t + 1, 0
+        group.age[ended], began[ended] = 0, self.now + t + 1
         group.show(t + 1)
-        self.next_rows[t, at] = group.rows[t + 1]
+        self.next_rows[at] = group.rows[t + 1]
         if self.last is not None and ended.any():
-            newest = np.full((ended.sum(), 1), len(group.frames) + t)
-            self.next_rows[t, at][ended] = np.concatenate([group.rows[t, ended, 1:], newest], axis=1)
+            self.last[at][ended] = fleet.last[ended]
+            newest = np.full((ended.sum(), 1), group.shape[0] + t)
+            self.next_rows[at][ended] = np.concatenate([group.rows[t, ended, 1:], newest], axis=1)
 
     def _play_at_random(self) -> None:
         """Measure pixels, and what the model measures once, on steps of random play."""
@@ -389,14 +389,18 @@ class FilmLane(AbstractLane):
             model = self._calibrate(self.arrays.curiosity, frames, numbers, self.pixels)
             self.arrays = eqx.tree_at(lambda s: s.curiosity, self.arrays, model)
 
+    def _newest(self, group: Group) -> np.ndarray:
+        """The frames that a rollout begins with."""
+        side = (group.stack, *group.shape[1:])
+        return np.zeros(side, np.uint8) if group.film is None else np.asarray(group.film[: group.stack])
+
     def state(self) -> dict[str, np.ndarray]:
-        stack = self.task.spec.obs_shape[2]
         own = {
             "now": np.asarray(self.now),
             "began": self.began,
             "mean": np.asarray(self.pixels.mean),
             "deviation": np.asarray(self.pixels.deviation),
-            "frames": np.concatenate([group.frames[:stack] for group in self.groups], axis=1),
+            "frames": np.concatenate([self._newest(group) for group in self.groups], axis=1),
             "age": np.concatenate([group.age for group in self.groups]),
             **{f"games/{name}": array for name, array in self.games.state().items()},
         }
@@ -416,12 +420,13 @@ class FilmLane(AbstractLane):
             array[...] = state[f"games/{name}"]
         if self.now == 0:
             return
-        stack = self.task.spec.obs_shape[2]
         for k, group in enumerate(self.groups):
             group.fleet.restore(part_of(state, f"fleet{k}/"))
-            group.frames[:stack], group.age[:] = state["frames"][:, group.slice], state["age"][group.slice]
+            newest = state["frames"][:, group.slice]
+            group.age[:], group.frame[...] = state["age"][group.slice], newest[-1]
             group.place(0)
-            self._send(group)
+            film = jnp.zeros(group.shape, jnp.uint8).at[: group.stack].set(newest)
+            group.film = jax.device_put(film, self.device)
 
 
 class Training:
