@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test sb3 lint format types tests docs results check-python benchmark soak clean help bonus-examples
+.PHONY: demo test sb3 lint format types tests docs results check-python benchmark gpu-bundle soak clean help bonus-examples
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ bonus-examples: $(VENV)/.installed-sb3 ## results/bonus-examples.json: the examp
 
 benchmark: $(VENV)/.installed-dev ## every benchmark that needs nothing beyond Curiax; JSON to results/benchmarks/
 	$(BIN)/python benchmarks/run_all.py
+
+gpu-bundle: $(VENV)/.installed ## dist/gpu: Curiax and what an offline GPU node lacks; BUNDLE="--extras atari mujoco" for other options
+	$(BIN)/python scripts/gpu_bundle.py $(BUNDLE)
 
 soak: $(VENV)/.installed-dev ## the long checks of reliability; figures to results/reliability.json; an hour and a half
 	$(BIN)/python soak/run_all.py

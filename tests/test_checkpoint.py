@@ -49,6 +49,7 @@ from curiax.train import batch, devices
 from curiax.train.hosted import Lane
 from curiax.train.lanes import LEAD, Border
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 IDENTITY = {"task": "t", "settings": {}, "seeds": [3, 5]}
 EVERY_BORDER = curiax.RunOptions(checkpoint_seconds=0.0)
 
@@ -357,20 +358,26 @@ def test_before_training_there_is_nothing_to_save_and_a_stop_is_granted_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_kill_minus_nine(tmp_path: Path) -> None:
+def test_kill_minus_nine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form of soak/kill.py: one kill in the middle of a save, one at the end of the run."""
+    monkeypatch.setattr(kill, "SECONDS", 0.1)  # so that a short run has saves
     assert kill.aims(5) == ["save", "any", "save", "any", "end"]
-    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 1, 150), 2)
+    found = kill.torment(kill.Victim(tmp_path, "mountain-car", "lbs", 163, 40), 2)
     assert found["equal"] == found["finished"] >= 1
     assert len(found["kills"]) == 2
     assert all(each["continued_newest"] for each in found["kills"])
 
 
-def test_memory_stays_where_it_was() -> None:
-    """The short form of soak/memory.py; it has less to average over, so its bound is wider."""
-    found = memory.watched("mountain-car", 300, warm_up=4, seconds=0.1)
-    assert found["iterations"] >= 300
-    assert found["growth_percent"] < 4.0
+def test_memory_stays_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short form of soak/memory.py; it has less to average over, so its bound is wider.
+
+    What leaks, leaks with iterations and checkpoints; how long a rollout is does not matter.
+    """
+    monkeypatch.setattr(memory, "SETTINGS", {**memory.SETTINGS, "loop.rollout": 32})
+    found = memory.watched("mountain-car", 150, warm_up=8, seconds=0.02)
+    assert found["iterations"] >= 150
+    assert found["checkpoints"] >= 50
+    assert found["growth_percent"] < 2.0
     assert abs(found["open_files"][1] - found["open_files"][0]) <= memory.MOST_FILES
 
 

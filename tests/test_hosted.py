@@ -33,6 +33,7 @@ from curiax.train.lanes import open_lanes, run_lanes
 from curiax.train.loop import iterate
 from curiax.train.moments import HostMoments
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 GRID = curiax.Grid("cells", (curiax.Axis("position", -2.0, 2.0, 8), curiax.Axis("speed", -1.0, 1.0, 4)), "floor")
 SPEC = curiax.Spec((2,), curiax.Box((-1.0,), (1.0,)), 50)
 

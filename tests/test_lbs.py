@@ -171,3 +171,54 @@ def test_noise_is_paid_for_exactly_above_the_threshold(beta: float, variances: t
     for variance in variances:
         paid = float(train(jnp.asarray(variance)))
         assert paid == pytest.approx(max(0.0, 0.5 * np.log(variance / beta)), abs=0.03)
+
+
+def leaky(x: np.ndarray) -> np.ndarray:
+    return np.where(x > 0, x, 0.01 * x)
+
+
+def seen_by_hand(net: Any, image: np.ndarray) -> np.ndarray:
+    """Convolutions of 8 x 8 / 4, 4 x 4 / 2 and 3 x 3 by their definition in float64, then the linear layer."""
+    x = image.astype(np.float64)
+    for layer, (side, stride) in zip(net.convolutions, ((8, 4), (4, 2), (3, 1)), strict=True):
+        weight = np.asarray(layer.weight, np.float64).reshape(side, side, x.shape[-1], -1)
+        rows = (x.shape[0] - side) // stride + 1
+        patches = [
+            [x[i * stride : i * stride + side, j * stride : j * stride + side] for j in range(rows)]
+            for i in range(rows)
+        ]
+        x = leaky(np.einsum("ijabc,baco->ijo", np.array(patches), weight) + np.asarray(layer.bias, np.float64))
+    return linear(net.head.layers[0], x.reshape(-1))
+
+
+def hidden(net: Any, x: np.ndarray) -> np.ndarray:
+    for layer in net.layers:
+        x = leaky(linear(layer, x))
+    return x
+
+
+def gaussian(head: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean, raw = np.split(linear(head.both, x), 2)
+    return mean, np.log1p(np.exp(raw)) + 1e-4
+
+
+def test_the_loss_on_arcade_frames_by_hand_in_float64() -> None:
+    """Card 4b: two encoders, 512 latents, standardised random features of s′ as target, β = 0.01; all sums by hand."""
+    rng, spec = np.random.default_rng(5), Spec((84, 84, 4), Discrete(6))
+    frames = rng.normal(size=(5, 84, 84, 4)).astype(np.float32)
+    model = LBS(spec, key=jax.random.key(1), beta=0.01).calibrated(jnp.asarray(frames))
+    assert isinstance(model, LBS)
+    drawn, no = rng.normal(size=512).astype(np.float32), jnp.zeros((), bool)
+    t = Transition(jnp.asarray(frames[0]), jnp.asarray(4), jnp.asarray(frames[1]), jnp.zeros(()), no, no, ~no)
+    features = np.array([seen_by_hand(model.target.features.net.net, frame) for frame in frames])  # pyright: ignore
+    target = (features[1] - features.mean(0)) / features.std(0)
+    h = hidden(model.trunk, np.concatenate([seen_by_hand(model.eye.net, frames[0]), np.eye(6)[4]]))
+    g = hidden(model.posterior_trunk, np.concatenate([h, seen_by_hand(model.next_eye.net, frames[1])]))
+    (prior, prior_std), (mean, std) = gaussian(model.prior_head, h), gaussian(model.posterior_head, g)
+    kl = np.sum(np.log(prior_std / std) + (std**2 + (mean - prior) ** 2) / (2 * prior_std**2) - 0.5)
+    error = linear(model.reconstruction, mean + std * drawn) - target
+    nll = 0.5 * np.sum(error**2) + 0.5 * 512 * np.log(2 * np.pi)
+    loss, _ = model.loss(t, draw=jnp.asarray(drawn))
+    assert len(target) == len(mean) == 512
+    np.testing.assert_allclose(loss, 0.01 * kl + nll, rtol=1e-4)
+    np.testing.assert_allclose(model.reward(None, t, key=jax.random.key(0))[1], kl, rtol=1e-3)

@@ -85,7 +85,7 @@ def test_pressing_the_remote_lets_an_evolving_car_coast_and_stops_a_frozen_one()
 def test_what_was_paid_is_counted_where_it_was_paid() -> None:
     """Brute force over the rollout; and the noise earned all of a bonus that pays for noise alone."""
     plan, state, found = iterated("mountain-car-frozen", NoiseMeter)
-    rollout = collect(plan.setup, state)[2]
+    rollout = eqx.filter_jit(collect)(plan.setup, state)[2]
     seen = as_seen(plan.setup, rollout)
     raw = np.abs(np.asarray(seen.next_obs)[:, 0, -1] - np.asarray(seen.obs)[:, 0, -1])
     pressed = np.asarray(rollout.step.action)[:, 0, -1] > 0
@@ -105,8 +105,8 @@ def test_what_was_paid_is_counted_where_it_was_paid() -> None:
 def test_maps_are_of_the_model_that_paid_for_the_rollout() -> None:
     """Not of the one trained on it since."""
     plan, state, found = iterated("mountain-car", curiax.experiments.registry.METHODS["icm"].cls)
-    stats = collect(plan.setup, state)[1]
-    expected = probe_maps(plan.setup, state.curiosity, stats, key=state.keys()[Stream.PROBE])
+    stats = eqx.filter_jit(collect)(plan.setup, state)[1]
+    expected = eqx.filter_jit(probe_maps)(plan.setup, state.curiosity, stats, key=state.keys()[Stream.PROBE])
     np.testing.assert_allclose(found["probe/car"], expected["probe/car"], rtol=1e-3, atol=1e-6)
 
 
@@ -152,7 +152,7 @@ def test_a_discrete_task_is_probed_too() -> None:
     setup = eqx.tree_at(lambda s: s.task, plan.setup, task, is_leaf=lambda x: x is plan.setup.task)
     model = NoiseMeter(task.spec, key=jax.random.key(0))
     stats = curiax._stats.Moments.start((2,))
-    found = probe_maps(setup, model, stats, key=jax.random.key(0))
+    found = eqx.filter_jit(probe_maps)(setup, model, stats, key=jax.random.key(0))
     assert np.all(found["probe/walk"] == 0)
     assert np.all(found["probe/noise"] > 0)
 

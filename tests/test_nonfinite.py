@@ -35,6 +35,7 @@ from curiax.train.batch import first_states
 from curiax.train.hosted import Lane
 from curiax.train.loop import iterate
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 SETTINGS = {**SMALL, "loop.rollout": 64, "loop.envs": 2, "ppo.minibatch_size": 32}
 VALUES = (math.nan, math.inf, -math.inf, 1e30)
 
@@ -283,20 +284,20 @@ def test_moments_of_what_is_named() -> None:
 # --- whole runs -------------------------------------------------------------------------------------------
 
 
-def run_with(monkeypatch: Any, injection: Injection, mode: str, task: Any = "mountain-car", **settings: Any) -> Any:
-    plan = plan_for(task, "rnd", **settings)
+def run_with(monkeypatch: Any, injection: Injection, mode: str, method: str = "rnd") -> Any:
+    plan = plan_for("mountain-car", method)
     monkeypatch.setattr(running, "resolve", lambda experiment: inject(resolve(experiment), injection))
     return curiax.run(plan.experiment, options=RunOptions(on_nonfinite=mode))
 
 
 def test_a_run_stops_and_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     injection = Injection("reward", 1e30, 5, 1, 9, 1)
-    place = re.escape(expected_place(plan_for("mountain-car", "rnd"), injection))
+    place = re.escape(expected_place(plan_for("mountain-car", "none"), injection))
     said = (
         f"NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': {place}.*--on-nonfinite drop.*mask"
     )
     with pytest.raises(curiax.NonFiniteError, match=said):
-        run_with(monkeypatch, injection, "stop")
+        run_with(monkeypatch, injection, "stop", "none")
 
 
 def test_a_dropped_seed_leaves_the_others_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +322,7 @@ def test_a_dropped_seed_stays_dropped_when_the_run_is_continued(
                 raise MemoryError
 
     fault = Injection("reward", math.nan, 5, 0, 9, 1)
-    what = plan_for("mountain-car", "rnd").experiment
+    what = plan_for("mountain-car", "none").experiment
     drop = RunOptions(on_nonfinite="drop", checkpoint_seconds=0.0)
     monkeypatch.setattr(running.saved, "write", lambda *_: None)  # which would not know the poisoned method
     monkeypatch.setattr(running, "resolve", lambda experiment: inject(resolve(experiment), fault))

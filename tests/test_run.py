@@ -12,14 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
+import programs
 import pytest
 from small import SMALL
 
 import curiax
 from curiax._errors import NonFiniteError, OutputError
-from curiax.experiments.run import command, run
+from curiax.experiments.run import RunResult, command, run
 from curiax.experiments.spec import Experiment
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
 QUICK = Experiment("mountain-car", "random", seeds=(0, 4, 7), steps=512, settings=SMALL)
 
 FILES = ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
@@ -29,10 +31,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "run"
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run whose agents and models learn."""
     experiment = Experiment("mountain-car", "lbs", seeds=(0, 5, 3), steps=512, settings=SMALL)
-    result = run(experiment, out)
+    return run(experiment, tmp_path_factory.mktemp("learnt") / "deep" / "run")
+
+
+def test_a_run_leaves_one_tidy_table_and_a_manifest(learnt: RunResult) -> None:
+    result, experiment, out = learnt, learnt.plan.experiment, learnt.path
+    assert out is not None
     assert sorted(contents(out)) == FILES
     assert [p.name for p in out.parent.iterdir()] == ["run"]
 
@@ -64,16 +72,15 @@ def test_a_run_leaves_one_tidy_table_and_a_manifest(tmp_path: Path) -> None:
     assert Experiment.from_json(manifest["experiment"]) == experiment
 
 
-def test_metrics_agree_with_each_other(tmp_path: Path) -> None:
+def test_metrics_agree_with_each_other(learnt: RunResult) -> None:
     """Coverage is the number of cells that occupancy has ever shown; KL splits into its two entropies."""
-    experiment = Experiment("mountain-car", "lbs", seeds=2, steps=512, settings=SMALL)
-    table = run(experiment).metrics
+    table = learnt.metrics
     for grid, reachable in (("cells", 96), ("bins", 91)):
-        occupancy = np.stack(table[f"occupancy/{grid}"].to_list()).reshape(2, 4, -1)
+        occupancy = np.stack(table[f"occupancy/{grid}"].to_list()).reshape(3, 4, -1)
         assert (occupancy.sum(-1) == 128).all()
         ever = (np.cumsum(occupancy, axis=1) > 0).sum(-1)
-        np.testing.assert_allclose(table[f"coverage/{grid}"].to_numpy().reshape(2, 4), ever)
-        share = table[f"reachable/{grid}"].to_numpy().reshape(2, 4)
+        np.testing.assert_allclose(table[f"coverage/{grid}"].to_numpy().reshape(3, 4), ever)
+        share = table[f"reachable/{grid}"].to_numpy().reshape(3, 4)
         np.testing.assert_allclose(share, 100 * ever / reachable, rtol=1e-5)
     kl, entropy, cross = (table[f"model/{n}"].to_numpy() for n in ("kl", "posterior_entropy", "cross_entropy"))
     np.testing.assert_allclose(kl, cross - entropy, rtol=1e-3, atol=1e-4)
@@ -277,9 +284,11 @@ def test_a_damaged_run_is_refused_by_name(tmp_path: Path) -> None:
         run(QUICK, tmp_path / "run")
 
 
-def test_the_same_experiment_gives_the_same_bits() -> None:
+def test_the_same_experiment_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = Experiment("mountain-car-frozen", "disagreement", seeds=3, steps=256, settings=SMALL)
-    assert run(experiment).metrics.equals(run(experiment).metrics)
+    once = run(experiment)
+    monkeypatch.setattr(programs, "KEPT", [])  # traced anew
+    assert run(experiment).metrics.equals(once.metrics)
 
 
 def test_replay_and_many_environments_and_scaling_switches() -> None:

@@ -30,6 +30,10 @@ class SimulatorError(CuriaxError):
     """A simulator on the host failed or ran away."""
 
 
+class OutOfMemoryError(CuriaxError):
+    """A device has too little memory for a run."""
+
+
 class OutputError(CuriaxError):
     """The output folder cannot be used."""
 

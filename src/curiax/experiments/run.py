@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import Interrupted, NonFiniteError, SimulatorError, UsageError, unknown
+from .._errors import Interrupted, NonFiniteError, OutOfMemoryError, SimulatorError, UsageError, unknown
 from .._types import Grid
 from ..envs import AbstractTask
 from ..train import devices
@@ -166,6 +166,23 @@ def check(plan: Plan) -> None:
         check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
 
 
+@contextlib.contextmanager
+def telling_of_memory(plan: Plan) -> Iterator[None]:
+    """Say what to lower where a device has too little memory."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        names = ("loop.envs", "loop.rollout", "ppo.minibatch_size", "learner.minibatch_size")
+        now = ", ".join(f"{name} = {plan.settings[name]}" for name in names)
+        raise OutOfMemoryError(
+            f"the device has too little memory for this run ({now}; {len(plan.seeds)} seeds): train fewer seeds at "
+            "once or lower one of these, the minibatches first. If others use the device, the same command goes on "
+            f"from the last checkpoint when there is room. JAX says: {str(error).splitlines()[0][:200]}"
+        ) from error
+
+
 def train(
     plan: Plan,
     store: Checkpoints | None,
@@ -186,6 +203,7 @@ def train(
             layout = session.follow(snapshot, options.allow_drift)
             title += f", from step {snapshot.iteration * per_iteration:,}"
         cleanup.callback(progress.finish)
+        cleanup.enter_context(telling_of_memory(plan))
         progress.start(title, plan.iterations, plan.steps)
         training = Training(plan, layout)
         cleanup.callback(training.close)

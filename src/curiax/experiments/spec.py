@@ -42,8 +42,8 @@ class Experiment:
     """One task, one method, some seeds.
 
     Args:
-        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, `atari:GAME`, or a subclass of `AbstractTask` or
-            `AbstractHostTask`.
+        task: a name from `curiax list`, `module:Class`, `gymnasium:ID`, `atari:GAME`, or a subclass of `AbstractTask`
+            or `AbstractHostTask`.
         method: a name from `curiax list`, `module:Class`, or a subclass of `AbstractCuriosity`.
         seeds: how many (0, 1, ...), or which.
         steps: environment steps of each seed; None is the task's full budget.
@@ -218,6 +218,8 @@ def resolve(experiment: Experiment) -> Plan:
             "method",
         ),
     }
+    if loop.mixed_precision and not isinstance(task, AbstractEmulatorTask):
+        raise UsageError(f"loop.mixed_precision is for arcade games; task {task_entry.name!r} is none.")
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
     no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1

@@ -32,7 +32,7 @@ from ..envs import AbstractEmulatorTask, EmulatorFleet
 from ..envs._host import require_like
 from . import devices
 from .lane import AbstractLane, HostMetrics, part_of
-from .loop import Metrics, Setup, Stream, TrainState, after_model, learn_policy, stream_keys
+from .loop import Metrics, Setup, Stream, TrainState, learn_policy, model_metrics, stream_keys
 
 #: Groups of environments. More than two were slower: each step of a group costs the host as much as a larger one's.
 GROUPS = 2
@@ -102,8 +102,9 @@ class Games:
     """The scores and lengths of episodes, for the metrics."""
 
     def __init__(self, envs: int) -> None:
-        self.score, self.recent = np.zeros(envs), np.full(2, np.nan)
-        self.best, self.count = np.full((), np.nan), np.zeros((), np.int64)
+        #: The score of each environment's episode so far; score and length last told; the best score of all.
+        self.score, self.recent, self.best = np.zeros(envs), np.zeros(2), np.zeros(())
+        self.count = np.zeros((), np.int64)
         self._ended: list[tuple[float, float]] = []
 
     def add(self, reward: np.ndarray, length: np.ndarray, ended: np.ndarray, rows: slice) -> None:
@@ -114,14 +115,18 @@ class Games:
             self.score[rows][ended] = 0.0
 
     def told(self) -> dict[str, float]:
-        """Means over the episodes that ended since the last time, or what was told then; best and number of all."""
+        """Means over the episodes that ended since the last time, or what was told then; best and number of all.
+
+        Before the first end there is nothing to tell: NaN.
+        """
         if self._ended:
             self.recent[:] = np.mean(self._ended, axis=0)
-            self.best[...] = np.fmax(self.best, max(score for score, _ in self._ended))
+            best = max(score for score, _ in self._ended)
+            self.best[...] = np.maximum(self.best, best) if self.count else best
             self.count += len(self._ended)
             self._ended.clear()
-        score, length = self.recent
-        return {"score": score, "length": length, "best": float(self.best), "episodes": float(self.count)}
+        score, length, best = (*self.recent, float(self.best)) if self.count else [np.nan] * 3
+        return {"score": score, "length": length, "best": best, "episodes": float(self.count)}
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as plain arrays; asked for between rollouts."""
@@ -176,6 +181,7 @@ class FilmLane(AbstractLane):
     def compile(self) -> None:
         setup, static, (side, _, stack) = self.setup, self.static, self.task.spec.obs_shape
         loop, spec, learner = setup.loop, setup.task.spec, setup.learner
+        kind = jnp.bfloat16 if loop.mixed_precision else jnp.float32
 
         def whole(arrays: Any) -> TrainState:
             return eqx.combine(jax.tree.map(lambda x: x[0], arrays), static)
@@ -189,9 +195,10 @@ class FilmLane(AbstractLane):
             noise = setup.agent.noise(spec, (loop.rollout, loop.envs), key=keys[Stream.ACTIONS])
             return noise, jax.random.bits(keys[Stream.RESETS], (loop.rollout, loop.envs))
 
-        def act(agent: Any, film: Array, frame: Array, t: Array, rows: Array, noise: Array, first: Array, pixels: Any):
+        def act(agent: Any, film: Array, frame: Array, at: Array, rows: Array, noise: Array, pixels: Any):
+            t, first = at
             film = jax.lax.dynamic_update_index_in_dim(film, frame, t + stack - 1, 0)
-            seen = Film(film.reshape(-1, side, side), *pixels)
+            seen = Film(film.reshape(-1, side, side), *pixels, kind=kind)
             state = eqx.combine(jax.tree.map(lambda x: x[0], agent), static.agent)
             mine = jax.lax.dynamic_slice_in_dim(noise[t], first, len(frame))
             each = jax.vmap(lambda numbers, n: setup.agent.act(spec, state, seen(numbers), n))
@@ -202,7 +209,7 @@ class FilmLane(AbstractLane):
             state, frames = whole(arrays), jnp.concatenate(films, axis=1)
             if columns.last is not None:
                 frames = jnp.concatenate([frames, columns.last])
-            film = Film(frames.reshape(-1, side, side), *pixels)
+            film = Film(frames.reshape(-1, side, side), *pixels, kind=kind)
             obs, next_obs, nothing = numbered(columns.rows), numbered(columns.next_rows), columns.terminated
             step = Transition(
                 obs[:-1],
@@ -218,6 +225,8 @@ class FilmLane(AbstractLane):
             if learner.trains(state.curiosity):
                 after, lessons = learner.lessons(state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL])
                 state = replace(state, learner=after)
+            # The next rollout is drawn by the next iteration's keys while the model is still trained on this one.
+            state = replace(state, iteration=state.iteration + 1)
             begun = [jnp.concatenate([film[-stack:], film[stack:]]) for film in films]
             return parts(state), begun, (lessons, film.frames), metrics
 
@@ -225,17 +234,17 @@ class FilmLane(AbstractLane):
             """One gradient step of the model."""
             one = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), lessons)
             whole = eqx.combine(jax.tree.map(lambda x: x[0], (model, learnt)), (static.curiosity, static.learner))
-            model, learnt, told = learner.train(whole[0], whole[1], one, mask=setup.mask, film=Film(frames, *pixels))
+            model, learnt, told = learner.train(
+                whole[0], whole[1], one, mask=setup.mask, film=Film(frames, *pixels, kind=kind)
+            )
             return parts(model), parts(learnt), added(report, told, k)
 
-        def finish(arrays: Any, report: Any, count: int) -> tuple[Any, Metrics]:
-            state = whole(arrays)
-            state, metrics = after_model(setup, state, state.curiosity, state.learner, averaged(report, count))
-            return parts(state), metrics
+        def finish(arrays: Any, report: Any, count: int) -> Metrics:
+            return model_metrics(setup, whole(arrays), averaged(report, count))
 
         def calibrate(model: Any, frames: Array, numbers: Array, pixels: Any) -> Any:
             whole = eqx.combine(jax.tree.map(lambda x: x[0], model), static.curiosity)
-            return parts(whole.calibrated(jax.vmap(Film(frames, *pixels))(numbers)))
+            return parts(whole.calibrated(jax.vmap(Film(frames, *pixels, kind=kind))(numbers)))
 
         options: Any = devices.compiler_options(self.device)
 
@@ -243,7 +252,7 @@ class FilmLane(AbstractLane):
             return jax.jit(call, donate_argnums=given, static_argnums=fixed, compiler_options=options)
 
         self._draw, self._act, self._study = jitted(draw), jitted(act, 1), jitted(study, 0, 1)
-        self._lesson, self._finish = jitted(lesson, 0, 1, 5), jitted(finish, 0, fixed=(2,))
+        self._lesson, self._finish = jitted(lesson, 0, 1, 5), jitted(finish, fixed=(2,))
         self._calibrate = jitted(calibrate)
         self._put = jitted(lambda film, frame: film.at[-1].set(frame), 0)
 
@@ -273,8 +282,7 @@ class FilmLane(AbstractLane):
         try:
             while self._teach(training):
                 pass
-            arrays, told = self._finish(self.arrays, training.report, training.count)
-            self.arrays = arrays
+            told = self._finish(self.arrays, training.report, training.count)
             metrics = {name: np.asarray(value)[None] for name, value in {**training.metrics, **told}.items()}
             if self.setup.mask:
                 metrics["masked/updates"] += np.asarray(training.metrics["masked/updates"])
@@ -297,15 +305,16 @@ class FilmLane(AbstractLane):
             training.report,
             self.pixels,
         )
-        self.arrays = replace(self.arrays, curiosity=model, learner=learnt)
+        self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, (model, learnt))
         training.done += 1
         return True
 
     def _columns(self) -> Columns:
-        """What was written down of this rollout."""
+        """What was written down of this rollout: copies, as it may be computed with while the next one is written."""
         points, reward = (values.astype(np.float32) for values in self.groups[0].fleet.measure(self.record))
         rows = np.concatenate([group.rows for group in self.groups], axis=1)
-        return Columns(rows, self.next_rows, self.action, reward, self.terminated, self.truncated, points, self.last)
+        kept = (self.next_rows, self.action, reward, self.terminated, self.truncated, points, self.last)
+        return Columns(rows, *(None if column is None else column.copy() for column in kept))
 
     def _begin(self) -> None:
         """Reset every environment for the first time."""
@@ -335,8 +344,8 @@ class FilmLane(AbstractLane):
                     self._wait(group, t - 1, resets)
                 if self._training is not None and group.first == 0:
                     self._teach(self._training)
-                frame, rows, first = group.frames[t + stack - 1], group.rows[t], group.first
-                group.film, action = self._act(agent, group.film, frame, t, rows, noise, first, self.pixels)
+                frame, rows, at = group.frames[t + stack - 1], group.rows[t], np.array([t, group.first], np.int32)
+                group.film, action = self._act(agent, group.film, frame, at, rows, noise, self.pixels)
                 self.action[t, group.slice] = action
                 group.fleet.begin_step(self.action[t, group.slice])
         for group in self.groups:
@@ -378,7 +387,7 @@ class FilmLane(AbstractLane):
             self.pixels = jax.device_put(Pixels(mean, deviation), self.device)
         if self.train_state.curiosity.calibrates:
             model = self._calibrate(self.arrays.curiosity, frames, numbers, self.pixels)
-            self.arrays = replace(self.arrays, curiosity=model)
+            self.arrays = eqx.tree_at(lambda s: s.curiosity, self.arrays, model)
 
     def state(self) -> dict[str, np.ndarray]:
         stack = self.task.spec.obs_shape[2]
@@ -394,7 +403,7 @@ class FilmLane(AbstractLane):
         fleets = {
             f"fleet{k}/{name}": array
             for k, group in enumerate(self.groups)
-            for name, array in (group.fleet.state().items() if self.now else ())
+            for name, array in group.fleet.state().items()
         }
         return {**own, **fleets}
 
@@ -502,4 +511,4 @@ def moments_of(
             squares[..., k] += np.square(pixels).sum(0)
     mean = sums / len(numbers)
     deviation = np.sqrt(np.maximum(squares / len(numbers) - mean**2, 0.0)).mean()
-    return mean.astype(np.float32), deviation.astype(np.float32)
+    return mean.astype(np.float32), np.asarray(deviation, np.float32)

@@ -90,7 +90,7 @@ class AbstractLane(abc.ABC):
         """Say of an error in here that it is the environments', and whose."""
         try:
             yield
-        except NonFiniteError:
+        except (NonFiniteError, jax.errors.JaxRuntimeError):
             raise
         except Exception as error:
             whose = (

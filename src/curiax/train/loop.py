@@ -44,6 +44,7 @@ class LoopSettings:
         obs_clip: bound of standardised observations.
         obs_epsilon: added to the variance before the root.
         coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.
+        mixed_precision: convolutions of a game's frames in bfloat16, everything after them in float32.
     """
 
     envs: Count = 1
@@ -56,6 +57,7 @@ class LoopSettings:
     obs_clip: Positive = 10.0
     obs_epsilon: Positive = 1e-8
     coverage: Literal["cells", "bins"] = "cells"
+    mixed_precision: bool = False
 
 
 class Stream(IntEnum):
@@ -313,23 +315,22 @@ def learn_model(
     model, learner_state, report = setup.learner.update(
         state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL], mask=setup.mask, film=film
     )
-    return after_model(setup, state, model, learner_state, report)
+    state = replace(state, curiosity=model, learner=learner_state, iteration=state.iteration + 1)
+    return state, model_metrics(setup, state, report)
 
 
-def after_model(
-    setup: Setup, state: TrainState, model: AbstractCuriosity, learner: LearnerState, report: Metrics
-) -> tuple[TrainState, Metrics]:
-    """The state after an iteration whose model has been trained, and what is told of the training."""
+def model_metrics(setup: Setup, state: TrainState, report: Metrics) -> Metrics:
+    """What is told of a model's training."""
     report, steps = told(report)
     metrics = {
         **{f"model/{name}": value for name, value in report.items()},
         **{f"unsound/model_{name}": steps[f"unsound/{name}"] for name in ("loss", "gradient")},
         # The last net, for whatever came from elsewhere: optimisers, the bonus's scale and memories included.
-        "unsound/model": first(~sane(model, learner)),
+        "unsound/model": first(~sane(state.curiosity, state.learner)),
     }
     if setup.mask:
         metrics["masked/updates"] = steps["masked/updates"]
-    return replace(state, curiosity=model, learner=learner, iteration=state.iteration + 1), metrics
+    return metrics
 
 
 def sane(model: AbstractCuriosity, learner: LearnerState) -> Bool[Array, ""]:

@@ -1,0 +1,339 @@
+"""Training on emulators: what is seen against emulators played apart, learning against rollouts without a film."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from curiax._errors import OutOfMemoryError, SimulatorError, UsageError
+from curiax._types import Discrete, Film, Rollout, Spec, Transition
+from curiax.agents import PPO, PPOSettings
+from curiax.agents.ppo import VisionPolicy
+from curiax.curiosity import LBS, Learner, LearnerSettings, explanation, score, start_memory
+from curiax.experiments import run as running
+from curiax.experiments.registry import METHODS
+from curiax.experiments.spec import Experiment, Plan, resolve
+from curiax.experiments.training import Training
+from curiax.train.filmed import FilmLane, Games, moments_of
+from curiax.train.lanes import open_lanes
+
+SIDE, STACK, STEPS, ENVS = 36, 4, 8, 4
+TINY = {
+    "task.side": SIDE,
+    "task.random_steps": 48,
+    "loop.envs": ENVS,
+    "loop.rollout": STEPS,
+    "ppo.width": 16,
+    "ppo.epochs": 2,
+    "ppo.minibatch_size": 16,
+    "learner.epochs": 2,
+    "learner.minibatch_size": 16,
+    "method.width": 16,
+    "method.latent_size": 8,
+}
+
+
+def plan_of(iterations: int = 4, method: str = "lbs", seeds: Any = 1, **settings: Any) -> Plan:
+    """A tiny run; `task__horizon` stands for `task.horizon`."""
+    said = {name.replace("__", "."): value for name, value in settings.items()}
+    return resolve(Experiment("atari:breakout", method, seeds, iterations * STEPS * ENVS, settings={**TINY, **said}))
+
+
+@pytest.fixture
+def lane() -> Any:
+    """A lane with games of 5 steps, whose model sees true successors; not yet begun."""
+    plan = plan_of(task__horizon=5, loop__successor="true")
+    lane = open_lanes(plan.setup, plan.build_model, [3])[0]
+    yield lane
+    lane.close()
+
+
+def played(plan: Plan, lane: FilmLane, actions: np.ndarray, resets: np.ndarray, first: np.ndarray) -> Any:
+    """What a fleet that stacks its frames itself shows, one group in one process, for the same actions and seeds."""
+    fleet = plan.setup.task.open(ENVS, 1)  # pyright: ignore[reportAttributeAccessIssue]
+    fleet.reset(first)
+    began, obs, nexts, rewards = np.zeros(ENVS, int), [fleet.obs.copy()], [], []
+    for t, action in enumerate(actions):
+        fleet.step(action, np.zeros(ENVS, np.uint32))
+        nexts.append(fleet.obs.copy())
+        rewards.append(fleet.reward.copy())
+        ended = fleet.terminated | (t + 1 - began >= 5)
+        if ended.any():
+            fleet.reset(resets[t], ended)
+            began[ended] = t + 1
+        obs.append(fleet.obs.copy())
+    fleet.close()
+    return np.stack(obs), np.stack(nexts), np.stack(rewards)
+
+
+def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rollouts: every observation, also the first of the second one, is (o − mean) / deviation of the frames that a
+    fleet shows which stacks them itself: standardised once, and never again (methods.md §1, 12)."""
+    taken: list[Any] = []
+    study, draw = lane._study, lane._draw
+
+    def spy(arrays: Any, films: Any, columns: Any, pixels: Any) -> Any:
+        frames = np.concatenate([np.asarray(film) for film in films], axis=1)
+        frames = np.concatenate([frames, columns.last])
+        taken.append((frames, jax.tree.map(np.array, columns)))
+        return study(arrays, films, columns, pixels)
+
+    resets: list[np.ndarray] = []
+
+    def drawn(arrays: Any) -> Any:
+        found = draw(arrays)
+        resets.append(np.asarray(found[1]))
+        return found
+
+    monkeypatch.setattr(lane, "_study", spy)
+    monkeypatch.setattr(lane, "_draw", drawn)
+    begin = np.asarray(jax.random.bits(jax.random.fold_in(lane.train_state.root[0], 2), (ENVS,)))
+    for _ in range(2):
+        lane.iterate()
+    lane.settle()
+    plan = plan_of(task__horizon=5, loop__successor="true")
+    actions = np.concatenate([columns.action for _, columns in taken])
+    obs, nexts, rewards = played(plan, lane, actions, np.concatenate(resets), begin)
+    mean, deviation = np.asarray(lane.pixels.mean, np.float64), float(lane.pixels.deviation)
+    assert deviation > 1
+    for k, (frames, columns) in enumerate(taken):
+        film = Film(jnp.asarray(frames.reshape(-1, SIDE, SIDE)), *lane.pixels)
+
+        def see(rows: np.ndarray, film: Film = film) -> np.ndarray:
+            numbers = np.where(rows < 0, -1, rows * ENVS + np.arange(ENVS)[:, None])
+            return np.asarray(jax.vmap(jax.vmap(film))(jnp.asarray(numbers)))
+
+        part = slice(k * STEPS, (k + 1) * STEPS)
+        for rows, want in ((columns.rows[:-1], obs[part]), (columns.next_rows, nexts[part])):
+            np.testing.assert_allclose(see(rows), (want - mean) / (deviation + 1e-8), atol=1e-4)
+        np.testing.assert_array_equal(columns.reward, rewards[part])
+        assert columns.truncated.sum() >= ENVS
+        np.testing.assert_array_equal(columns.rows[0][:, -1], STACK - 1)
+    # Rows of episodes that have just begun are black but for the newest.
+    assert (taken[0][1].rows[0][:, :-1] == -1).all()
+
+
+def test_pixels_are_measured_as_stacks() -> None:
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 256, (9, 5, 5)).astype(np.uint8)
+    numbers = np.array([[-1, -1, -1, 0], [-1, -1, 0, 1], [-1, 0, 1, 2], [3, 4, 5, 8]], np.int32)
+    stacks = np.stack([[frames[n] if n >= 0 else np.zeros((5, 5)) for n in row] for row in numbers])
+    stacks = np.moveaxis(stacks, 1, -1).astype(np.float64)
+    mean, deviation = moments_of(frames, numbers)
+    np.testing.assert_allclose(mean, stacks.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(deviation, stacks.std(0).mean(), rtol=1e-6)
+
+
+def rollouts(spec: Spec, steps: int, envs: int) -> tuple[Rollout, Rollout]:
+    """The same random rollout made of a film, and with its observations themselves."""
+    rng = np.random.default_rng(1)
+    frames = rng.integers(0, 256, ((steps + STACK) * envs, *spec.obs_shape[:2])).astype(np.uint8)
+    film = Film(jnp.asarray(frames), jnp.full(spec.obs_shape, 100.0), jnp.asarray(70.0))
+    rows = np.arange(steps + 1)[:, None, None] + np.arange(STACK)
+    numbers = jnp.asarray(np.broadcast_to(rows, (steps + 1, envs, STACK)) * envs + np.arange(envs)[:, None])
+    numbers = numbers.at[0, :, 0].set(-1)
+    ended = jnp.zeros((steps, envs), bool).at[2, 1].set(True)
+    action, no = jnp.asarray(rng.integers(0, spec.action.size, (steps, envs))), jnp.zeros((steps, envs), bool)
+    reward = jnp.asarray(rng.normal(size=(steps, envs)), jnp.float32)
+    step = Transition(numbers[:-1], action, numbers[1:], reward, ended, no, ~no)
+    filmed = Rollout(step, numbers[1:], jnp.zeros((steps, envs, 0)), film)
+    see = jax.vmap(jax.vmap(film))
+    plain = eqx.tree_at(lambda s: (s.obs, s.next_obs), step, (see(step.obs), see(step.next_obs)))
+    return filmed, Rollout(plain, see(numbers[1:]), filmed.points)
+
+
+SPEC = Spec((SIDE, SIDE, STACK), Discrete(3), 20)
+
+
+@pytest.mark.parametrize("method", ["lbs", "ngu"])
+def test_models_learn_from_a_film_as_from_observations(method: str) -> None:
+    """Bonus, memory and every parameter after training; times that do not fill up a chunk are among them."""
+    filmed, plain = rollouts(SPEC, 11, 2)
+    model = METHODS[method].cls(SPEC, key=jax.random.key(0), width=8)
+    learner = Learner(LearnerSettings(epochs=1, minibatch_size=4))
+    key, memory = jax.random.key(1), start_memory(model, 2)
+    bonus = [score(model, memory, r.step, key=key, film=r.film)[1] for r in (filmed, plain)]
+    np.testing.assert_allclose(bonus[0], bonus[1], rtol=2e-3, atol=1e-5)
+    after = []
+    for r in (filmed, plain):
+        state = learner.start(model, r.step)
+        after.append(learner.update(model, state, r.step, key=key, film=r.film)[0])
+    leaves = zip(*(jax.tree.leaves(eqx.filter(m, eqx.is_array)) for m in after), strict=True)
+    assert all(np.allclose(a, b, atol=2e-4) for a, b in leaves)
+
+
+def test_explanations_of_a_film_are_those_of_some_steps() -> None:
+    filmed, plain = rollouts(SPEC, 17, 1)
+    model = LBS(SPEC, key=jax.random.key(0), width=8)
+    some = jax.tree.map(lambda x: x[::16], plain.step)
+    told = explanation(model, filmed.step, key=jax.random.key(0), film=filmed.film)
+    want = explanation(model, some, key=jax.random.key(0))
+    assert {name: pytest.approx(float(value), rel=1e-3) for name, value in want.items()} == told
+
+
+@pytest.mark.parametrize("ends", ["ignore", "bootstrap"])
+def test_policies_learn_from_a_film_as_from_observations(ends: Any) -> None:
+    filmed, plain = rollouts(SPEC, 9, 2)
+    agent = PPO(PPOSettings(width=8, epochs=2, minibatch_size=6, episode_ends=ends))
+    state = agent.start(agent.build(SPEC, key=jax.random.key(0)))
+    assert isinstance(state.policy, VisionPolicy)
+    learnt = [agent.learn(SPEC, state, r, r.step.reward, key=jax.random.key(2))[0].policy for r in (filmed, plain)]
+    leaves = zip(*(jax.tree.leaves(eqx.filter(p, eqx.is_array)) for p in learnt), strict=True)
+    assert all(np.allclose(a, b, atol=2e-4) for a, b in leaves)
+
+
+def test_the_policy_of_large_images_by_the_card() -> None:
+    """Convolutions, 512 features, 512-512, and a linear layer each for actions and value (methods.md §2.2)."""
+    policy = VisionPolicy(Spec((84, 84, 4), Discrete(4)), 512, key=jax.random.key(0))
+    convolutions = (8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
+    layers = (3136 * 512 + 512) + 2 * (512 * 512 + 512) + (512 * 4 + 4) + (512 + 1)
+    sizes = [leaf.size for leaf in jax.tree.leaves(eqx.filter(policy, eqx.is_array))]
+    assert sum(sizes) == convolutions + layers
+    weight = np.asarray(policy.head.weight)
+    np.testing.assert_allclose(weight.T @ weight, 1e-4 * np.eye(4), atol=1e-8)
+    assert np.abs(policy.critic.weight).max() <= 512**-0.5
+    distribution, value = policy.both(jnp.zeros((84, 84, 4)))
+    assert distribution.logits.shape == (4,)  # pyright: ignore[reportAttributeAccessIssue]
+    assert value.shape == ()
+
+
+def metrics_of(training: Training) -> list[dict[str, np.ndarray]]:
+    return [iteration.metrics for iteration in training]
+
+
+def test_a_run_goes_on_to_the_same_bits() -> None:
+    """From a snapshot after two of four iterations, in another lane with other processes."""
+    plan = plan_of(task__horizon=5)
+    whole = Training(plan)
+    parts = []
+    for iteration in whole:
+        parts.append(iteration)
+        whole.ask()
+    whole.close()
+    kept = next(part.snapshot for part in parts if part.snapshot is not None and part.snapshot.iteration == 2)
+    again = Training(plan)
+    again.resume(again.settled(kept))
+    rest = metrics_of(again)
+    assert len(rest) == 2
+    for ours, theirs in zip(rest, [part.metrics for part in parts[2:]], strict=True):
+        for name in theirs:
+            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    ends = [{n: np.asarray(a) for n, a in t.snapshot().arrays.items()} for t in (again,)]
+    again.close()
+    assert np.isfinite(np.concatenate([a.ravel() for a in ends[0].values() if a.dtype.kind == "f"])).all()
+    # Games of 5 steps: 4 environments, 32 steps each.
+    assert parts[-1].metrics["game/episodes"].item() == 4 * (32 // 5)
+    assert parts[-1].metrics["game/length"].item() == 5.0
+
+
+def test_seeds_are_lanes_of_their_own() -> None:
+    """Two seeds side by side on two devices are the two alone: no computation has both in it."""
+    together = Training(plan_of(2, seeds=(3, 4), task__horizon=5))
+    assert len(together.lanes) == 2
+    assert len({lane.device for lane in together.lanes}) == min(2, len(jax.devices()))
+    both = metrics_of(together)
+    together.close()
+    alone = Training(plan_of(2, seeds=(4,), task__horizon=5))
+    single = metrics_of(alone)
+    alone.close()
+    for two, one in zip(both, single, strict=True):
+        for name in one:
+            np.testing.assert_allclose(two[name][1], one[name][0], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
+    """The metrics of the iterations before it are delivered, then the error, which says how to go on."""
+    training = Training(plan_of(4))
+    lane = training.lanes[0]
+    assert isinstance(lane, FilmLane)
+    found: list[dict[str, np.ndarray]] = []
+
+    def follow() -> None:
+        for iteration in training:
+            found.append(iteration.metrics)
+            lane.groups[1].fleet._processes[0].kill()
+
+    with pytest.raises(SimulatorError, match=r"seeds 0 failed at step \d+ of each.* by the same command"):
+        follow()
+    training.close()
+    assert 1 <= len(found) <= 3
+    assert all(np.isfinite(part["model/loss"]).all() for part in found)
+
+
+def test_scores_are_sums_of_rewards() -> None:
+    games, everyone = Games(2), slice(0, 2)
+    assert all(np.isnan(games.told()[name]) for name in ("score", "length", "best"))
+    games.add(np.array([1.0, -3.0]), np.array([1, 1]), np.array([False, True]), everyone)
+    assert games.told() == {"score": -3.0, "length": 1.0, "best": -3.0, "episodes": 1.0}
+    games.add(np.array([2.0, 0.0]), np.array([2, 1]), np.array([True, True]), everyone)
+    assert games.told() == {"score": 1.5, "length": 1.5, "best": 3.0, "episodes": 3.0}
+    assert games.told()["score"] == 1.5
+
+
+def test_bad_wishes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"learner\.replay"):
+        Training(plan_of(learner__replay=2))
+    with pytest.raises(UsageError, match="noisy remote"):
+        plan_of(remote__mode="frozen")
+    with pytest.raises(UsageError, match="arcade"):
+        resolve(Experiment("mountain-car", "lbs", preset="small"))
+
+    def full(*args: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+
+    monkeypatch.setattr(running, "Training", full)
+    with pytest.raises(OutOfMemoryError, match=r"minibatch_size = 16.* lower"):
+        running.run(plan_of().experiment, None)
+
+
+def test_the_small_preset_is_small() -> None:
+    plan = resolve(Experiment("atari:pong", "lbs", 1, preset="small"))
+    assert plan.setup.task.spec.obs_shape == (42, 42, 4)
+    assert plan.settings["loop.envs"] == 16
+    assert plan.settings["method.beta"] == 0.01
+    assert resolve(Experiment("atari:pong", "rnd", 1, preset="small")).settings["method.width"] == 128
+
+
+def test_mixed_precision_is_nearly_the_same() -> None:
+    """Convolutions in bfloat16: parameters and everything after them stay in float32."""
+    filmed, _ = rollouts(SPEC, 4, 2)
+    model = LBS(SPEC, key=jax.random.key(0), width=16, beta=0.01)
+    exact = filmed.film
+    assert exact is not None
+    film = replace(exact, kind=jnp.bfloat16)
+    step = jax.tree.map(lambda x: x[0, 0], filmed.step)
+    losses = [model.loss(shown(f, step), draw=jnp.zeros(model.latents))[0] for f in (exact, film)]
+    assert losses[1].dtype == jnp.float32
+    assert losses[1] != losses[0]
+    assert float(losses[1]) == pytest.approx(float(losses[0]), rel=0.02)
+    grad = jax.grad(
+        lambda bias: eqx.tree_at(lambda m: m.eye.net.convolutions[0].bias, model, bias).loss(
+            shown(film, step), draw=jnp.zeros(model.latents)
+        )[0]
+    )(model.eye.net.convolutions[0].bias)
+    assert grad.dtype == jnp.float32
+    with pytest.raises(UsageError, match="mixed_precision"):
+        resolve(Experiment("mountain-car", "lbs", settings={"loop.mixed_precision": True}))
+
+
+def test_lessons_one_by_one_are_the_whole_training(lane: FilmLane) -> None:
+    """The model's training slipped in between the steps of the next rollout is `Learner.update` on this one."""
+    assert isinstance(lane.iterate(), Future)
+    training = lane._training
+    assert training is not None
+    model, state = lane.train_state.curiosity, lane.train_state.learner
+    first = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (model, state))
+    lessons, film = training.lessons, Film(training.frames, *lane.pixels)
+    want, _, told = lane.setup.learner.train(*first, lessons, film=film)
+    lane.settle()
+    got = lane.train_state.curiosity
+    leaves = zip(*(jax.tree.leaves(eqx.filter(m, eqx.is_array)) for m in (want, got)), strict=True)
+    assert all(np.allclose(a, b[0], atol=1e-5) for a, b in leaves)
+    assert training.promise.result()["model/loss"].item() == pytest.approx(float(told["loss"]), rel=1e-4)
