@@ -759,19 +759,23 @@ def conflicts(which: str, _: str) -> str:
     return f"{conflicts_table(CONFLICTS)}\n\nTwo values: on tasks without noise / with noise."
 
 
+#: The presets that are for any task.
+GENERAL = [name for name, preset in PRESETS.items() if not preset.above]
+
+
 def conflicts_table(found: Sequence[Conflict]) -> str:
     """One line for each conflict."""
     lines = []
     for conflict in found:
         values = []
-        for preset in PRESETS:
+        for preset in GENERAL:
             tasks = conflict.tasks if conflict.tasks and conflict.tasks[0] in MUJOCO else (PLAIN, FROZEN)
             plans = [resolve(Experiment(task, conflict.method or "lbs", preset=preset)) for task in tasks]
             told = dict.fromkeys(plain(plan.settings[conflict.setting]) for plan in plans)
             values.append(" / ".join(told))
         setting = f"`{conflict.setting}`" + (f" ({conflict.method.upper()})" if conflict.method else "")
         lines.append([conflict.topic, conflict.paper, conflict.code, setting, *values])
-    header = ["topic", "paper", "released code", "setting", *(f"`{preset}`" for preset in PRESETS)]
+    header = ["topic", "paper", "released code", "setting", *(f"`{preset}`" for preset in GENERAL)]
     return grid(header, lines)
 
 

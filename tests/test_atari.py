@@ -247,22 +247,54 @@ def test_frames_need_not_be_stacked() -> None:
 def test_games_begin_with_different_numbers_of_frames() -> None:
     """All thirty beginnings occur, each as often as the others, and the seed alone says which."""
     machine = _emulator_worker.Atari("breakout", sticky=0.0, noops=30, skip=4, tracked=[])
-    acted: list[int] = []
-
-    class Counting:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(machine_ale, name)
-
-        def act(self, action: Any) -> Any:
-            acted[-1] += 1
-            return machine_ale.act(action)
-
-    machine_ale = machine._ale
-    machine._ale = Counting()  # pyright: ignore[reportAttributeAccessIssue]
-    for seed in range(60):
-        acted.append(0)
+    played = []
+    for seed in [*range(60)][::-1]:
         machine.reset(seed)
-    assert sorted(acted) == sorted([*range(1, 31)] * 2)
+        played.append(machine._ale.getEpisodeFrameNumber())
+    first = min(played)
+    assert sorted(played) == sorted([*range(first, first + 30)] * 2)
+
+
+def test_a_beginning_is_played_once_and_then_put_back() -> None:
+    """What is put back goes on as what was played: pictures, scores and machine."""
+    machines = [_emulator_worker.Atari("seaquest", sticky=0.25, noops=30, skip=4, tracked=[]) for _ in range(2)]
+    machines[0]._beginnings.clear()
+    machines[0].reset(7)
+    pictures = []
+    for machine in machines:
+        machine.reset(7)
+        shown = [machine.picture.copy()]
+        for action in (1, 2, 5, 0, 11, 3) * 5:
+            machine.step(action)
+            shown.append(machine.picture.copy())
+        pictures.append(np.stack(shown))
+    np.testing.assert_array_equal(pictures[0], pictures[1])
+    ale = machines[0]._ale
+    ale.restoreState(machines[0]._fresh)
+    for _ in range(1 + 7 % 30):
+        ale.act(machines[0]._actions[0])
+    np.testing.assert_array_equal(ale.getScreenGrayscale(), pictures[0][0])
+
+
+def test_games_that_end_begin_anew_within_the_step() -> None:
+    """`begin_play` is a step and, where it ended or was due to, a reset: frames, last frames, scores, ends."""
+    apart, at_once = opened(3, game="pong"), opened(3, game="pong")
+    begin = np.arange(3, dtype=np.uint32)
+    for fleet in (apart, at_once):
+        fleet.reset(begin)
+    for t in range(12):
+        actions, renewed = np.full(3, t % 6), np.arange(3, dtype=np.uint32) + t
+        due = np.array([t % 5 == 4, False, t % 3 == 2])
+        apart.step(actions, seeds(3))
+        last, record = apart.frame.copy(), apart.record.copy()
+        if due.any():
+            apart.reset(renewed, due)
+        at_once.begin_play(actions, renewed, due)
+        at_once.end_step()
+        np.testing.assert_array_equal(at_once.obs, apart.obs)
+        np.testing.assert_array_equal(at_once.last[due], last[due])
+        np.testing.assert_array_equal(at_once.record, record)
+        assert not at_once.terminated.any()
 
 
 def test_a_game_ends_and_its_score_counts() -> None:

@@ -22,6 +22,7 @@ from curiax import AbstractTask, Box, Grid, OutputError, Spec
 from curiax._types import Film
 from curiax.agents.ppo import VisionPolicy
 from curiax.cli import main
+from curiax.cli.watch import told
 from curiax.envs import EmulatorFleet
 from curiax.experiments import paying, saved
 from curiax.experiments.spec import Experiment, resolve
@@ -357,6 +358,11 @@ def test_the_command_tells_the_score_of_each_episode(
     assert capsys.readouterr().out.splitlines()[0].endswith(said)
     with film_of(tmp_path / "a.gif") as pictures:
         assert pictures.info["duration"] == 20
+
+
+def test_many_scores_are_told_as_two() -> None:
+    assert told([9.0, 1234.0]) == "9, 1,234"
+    assert told([*[0.0] * 8, 18.0]) == "2.0 on average, 18 at most"
 
 
 @pytest.mark.parametrize(("skip", "steps"), [(4, 15), (2, 30), (1, 60), (100, 1)])

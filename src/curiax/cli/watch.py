@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,12 +51,19 @@ def command_watch(args: list[str]) -> int:
     if made.notice:
         print(f"curiax: {made.notice}", file=sys.stderr)
     many = f"{made.episodes} episode{'s' if made.episodes > 1 else ''}"
-    score = f", {made.score_name} {', '.join(f'{score:,.0f}' for score in made.scores)}" if made.scores else ""
+    score = f", {made.score_name} {told(made.scores)}" if made.scores else ""
     print(
         f"{made.method} on {made.task}, seed {made.seed}: {len(made.bonus)} steps in {many}, "
         f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most{score}\n  {made.path}"
     )
     return 0
+
+
+def told(scores: Sequence[float]) -> str:
+    """Each score, or their mean and largest where they are many."""
+    if len(scores) > 8:
+        return f"{sum(scores) / len(scores):,.1f} on average, {max(scores):,.0f} at most"
+    return ", ".join(f"{score:,.0f}" for score in scores)
 
 
 @contextlib.contextmanager
