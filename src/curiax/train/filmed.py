@@ -2,7 +2,7 @@
 
 The environments are in two groups that take turns: while one group's frames are on the device and its actions are
 computed, the other's emulators work. The model's training needs nothing of the emulators and nobody acts by it, so
-its gradient steps are slipped in, one before each action of the next rollout. Nothing of this changes what is
+its gradient steps are slipped in, one at each time step of the next rollout. Nothing of this changes what is
 computed: each program sees what it would have seen had everything been done in turn.
 
     collect   T times for each group: newest frame → device → actions → emulators     a gradient step of the model
@@ -347,12 +347,13 @@ class FilmLane(AbstractLane):
             for group in self.groups:
                 if t:
                     self._wait(group, t - 1)
-                if self._training is not None and group.first == 0:
-                    self._teach(self._training)
                 at = (t, group.slice)
                 group.film, self.action[at] = self._act(agent, group.film, group.packet, noise, self.pixels)
                 self.truncated[at] = self.now + t + 1 - self.began[group.slice] >= horizon
                 group.fleet.begin_play(self.action[at], resets[at], self.truncated[at])
+                if self._training is not None and group.first == 0:
+                    # Now both groups' emulators work, and nobody waits for the device.
+                    self._teach(self._training)
         for group in self.groups:
             self._wait(group, self.setup.loop.rollout - 1)
             # The newest frames have not been acted on yet, and so are not on the device.
