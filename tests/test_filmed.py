@@ -296,10 +296,10 @@ def test_bad_wishes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_small_preset_is_small() -> None:
     plan = resolve(Experiment("atari:pong", "lbs", 1, preset="small"))
-    assert plan.setup.task.spec.obs_shape == (42, 42, 4)
-    assert plan.settings["loop.envs"] == 16
+    assert plan.setup.task.spec.obs_shape == (36, 36, 4)
+    assert plan.settings["loop.envs"] == 32
     assert plan.settings["method.beta"] == 0.01
-    assert resolve(Experiment("atari:pong", "rnd", 1, preset="small")).settings["method.width"] == 128
+    assert resolve(Experiment("atari:pong", "rnd", 1, preset="small")).settings["method.width"] == 64
 
 
 def test_mixed_precision_is_nearly_the_same() -> None:

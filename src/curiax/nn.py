@@ -8,6 +8,7 @@ outside `jit` and `vmap`; `ensemble` replaces `vmap` over keys.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -178,6 +179,28 @@ class MLP(eqx.Module):
         return x
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def shifted_sum(side: int, made: Float[Array, "height width parts"]) -> Float[Array, "rows columns outputs"]:
+    """What a filter of `side` x `side` places makes of an image, from what each pixel adds at each (column, row)."""
+    rows, columns, size = (made.shape[0] - side + 1, made.shape[1] - side + 1, made.shape[2] // side**2)
+    places = [(j, i) for j in range(side) for i in range(side)]
+    parts = [made[i : i + rows, j : j + columns, k * size : (k + 1) * size] for k, (j, i) in enumerate(places)]
+    return functools.reduce(jnp.add, parts)
+
+
+def _shifted_sum_forward(side: int, made: Array) -> tuple[Array, None]:
+    return shifted_sum(side, made), None
+
+
+def _shifted_sum_backward(side: int, _: None, slope: Array) -> tuple[Array]:
+    """The same as JAX finds, but laid out once: its own adds up one image as large as all of it for each place."""
+    around = [((i, side - 1 - i), (j, side - 1 - j), (0, 0)) for j in range(side) for i in range(side)]
+    return (jnp.concatenate([jnp.pad(slope, widths) for widths in around], axis=-1),)
+
+
+shifted_sum.defvjp(_shifted_sum_forward, _shifted_sum_backward)
+
+
 class Conv(eqx.Module):
     """A convolution of one image `[height, width, channels]` with square filters, without padding.
 
@@ -187,7 +210,8 @@ class Conv(eqx.Module):
     takes XLA's convolution there.
 
     Where the stride divides the side, each square of the image as large as the stride is first made one pixel with many
-    channels: the patches then are few and long pieces, and a GPU's units for products of matrices are filled.
+    channels. A GPU's units for products of matrices are filled then; on a CPU each square is multiplied once, with the
+    weights of all its places in a patch, and a few shifted images are added up: no patches are laid out at all.
     """
 
     weight: Float[Array, "patch outputs"]
@@ -221,24 +245,30 @@ class Conv(eqx.Module):
     def __call__(self, image: Float[Array, "height width inputs"]) -> Float[Array, "rows columns outputs"]:
         weight, bias = self.weight.astype(image.dtype), self.bias.astype(image.dtype)
         side, step, sizes = self.side, self.stride, [self.size(length) for length in image.shape[:2]]
-        if step > 1 and side % step == 0:
+        squared = step > 1 and side % step == 0
+        if squared:
             image, weight = self._of_squares(image, weight, sizes)
             side, step = side // step, 1
 
-        def patches(image: Array, weight: Array) -> Array:
+        def of_patches(image: Array, weight: Array) -> Array:
             rows, columns = (step * (size - 1) + 1 for size in sizes)
             # Rows first, then columns: far fewer pieces than one for each place in a patch.
             tall = jnp.concatenate([image[i : i + rows : step] for i in range(side)], axis=-1)
             return jnp.concatenate([tall[:, j : j + columns : step] for j in range(side)], axis=-1) @ weight
 
-        def convolution(image: Array, weight: Array) -> Array:
+        def of_pixels(image: Array, weight: Array) -> Array:
+            each = jnp.swapaxes(weight.reshape(side * side, image.shape[-1], -1), 0, 1)
+            return shifted_sum(side, image @ each.reshape(image.shape[-1], -1))
+
+        def native(image: Array, weight: Array) -> Array:
             kernel = jnp.swapaxes(weight.reshape(side, side, image.shape[-1], -1), 0, 1)
             layout = ("NHWC", "HWIO", "NHWC")
             return jax.lax.conv_general_dilated(image[None], kernel, (step, step), "VALID", dimension_numbers=layout)[0]
 
+        usual = of_pixels if squared else of_patches
         if not self.native:
-            return patches(image, weight) + bias
-        return jax.lax.platform_dependent(image, weight, cpu=patches, default=convolution) + bias
+            return usual(image, weight) + bias
+        return jax.lax.platform_dependent(image, weight, cpu=usual, default=native) + bias
 
     def _of_squares(self, image: Array, weight: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
         """The image with one pixel for each square as large as the stride, and the weight that goes with it."""

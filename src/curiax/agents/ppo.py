@@ -24,7 +24,7 @@ from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Pos
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
-from ..curiosity.encoders import CNN, NATURE, stack_for
+from ..curiosity.encoders import CNN, SMALL, stack_for
 from ..nn import MLP, Linear, generator, orthogonal
 from ._base import AbstractAgent, HostActor
 
@@ -161,13 +161,17 @@ AnyPolicy = Policy | VisionPolicy
 
 def large_image(spec: Spec) -> bool:
     """Whether observations are images that the arcade games' convolutions can work on."""
-    return spec.image and stack_for(spec) is NATURE
+    return spec.image and stack_for(spec) is not SMALL
 
 
-def log_probs(policy: AnyPolicy, rollout: Rollout) -> Float[Array, "T N"]:
-    """Log-probability of every action taken."""
+#: One time step in so many of a game's is looked at again after an update.
+LOOKED_AT = 8
+
+
+def log_probs(policy: AnyPolicy, rollout: Rollout, times: slice) -> Float[Array, "_ N"]:
+    """Log-probability of every action taken at some times."""
     each = jax.vmap(lambda obs, action: policy.distribution(rollout.see(obs)).log_prob(action))
-    return at_every_time(rollout.film, each, rollout.step.obs, rollout.step.action)
+    return at_every_time(rollout.film, each, rollout.step.obs[times], rollout.step.action[times])
 
 
 class NumpyActor:
@@ -298,8 +302,9 @@ class PPO(AbstractAgent):
             mask=mask,
         )
 
-        # How far the whole update moved the policy on this rollout.
-        log_ratio = log_probs(policy, rollout).reshape(-1) - samples.log_prob
+        # How far the whole update moved the policy on this rollout; of frames, on some of its steps.
+        some = slice(None, None, None if rollout.film is None else LOOKED_AT)
+        log_ratio = (log_probs(policy, rollout, some) - log_prob[some]).reshape(-1)
         report["approx_kl"] = jnp.mean(jnp.exp(log_ratio) - 1.0 - log_ratio)
         report["clip_fraction"] = jnp.mean(jnp.abs(jnp.exp(log_ratio) - 1.0) > s.clip)
         report["explained_variance"] = 1.0 - jnp.var(target - value) / (jnp.var(target) + 1e-8)

@@ -1,16 +1,17 @@
 """Networks that see observations, and that draw images: multilayer perceptrons of vectors, convolutions of images.
 
 A method asks for a network of a spec and need not know which it gets: each takes the observation as one flat vector.
-Two stacks of convolutions, without padding:
+Three stacks of convolutions, without padding:
 
     small    3x3x32, 3x3x64, max-pool 2x2 with stride 2, linear → 128          the paper's for MNIST
+    early    8x8x16 /4, 4x4x32 /2, LeakyReLU after each, linear → 128          that of Mnih et al. 2013, but for its 256
     nature   8x8x32 /4, 4x4x64 /2, 3x3x64, LeakyReLU after each, linear → 512  the paper's for arcade games
 
-`nature` takes images with sides of at least 36, `small` the others. `burda` is `nature` as Burda et al. 2019 have it:
-slope 0.2, TensorFlow's default weights, a linear layer with columns of length 1. The paper's table has a max-pool of
-stride 1 and its text LeakyReLU for vision; its released code for MNIST has stride 2 and nothing between the two
-convolutions. Curiax follows the code. LeakyReLU has slope 0.01. `Mirror` is the way back from a vector to an image,
-layer by layer.
+`nature` takes images with sides of at least 64, `early` those of at least 36, `small` the others. `burda` is a stack as
+Burda et al. 2019 have it: slope 0.2, TensorFlow's default weights, a linear layer with columns of length 1. The paper's
+table has a max-pool of stride 1 and its text LeakyReLU for vision; its released code for MNIST has stride 2 and nothing
+between the two convolutions. Curiax follows the code. LeakyReLU has slope 0.01. `Mirror` is the way back from a vector
+to an image, layer by layer.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Stack:
 
 
 SMALL = Stack(((32, 3, 1), (64, 3, 1)), 128, activated=False, pooled=True)
+EARLY = Stack(((16, 8, 4), (32, 4, 2)), 128, activated=True, pooled=False, native=True)
 NATURE = Stack(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, activated=True, pooled=False, native=True)
 
 
@@ -71,7 +73,8 @@ def burda(spec: Spec) -> Stack:
 
 def stack_for(spec: Spec) -> Stack:
     """The convolutions for a spec's images."""
-    return NATURE if min(spec.obs_shape[:2]) >= 36 else SMALL
+    side = min(spec.obs_shape[:2])
+    return NATURE if side >= 64 else EARLY if side >= 36 else SMALL
 
 
 def feature_count(spec: Spec) -> int:

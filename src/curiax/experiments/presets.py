@@ -52,19 +52,20 @@ PRESETS: dict[str, Preset] = {
         beta=(2.0, 2.0),
     ),
     "small": Preset(
-        "arcade games on a laptop: frames of 42 x 42, 16 environments, networks a quarter as wide, one epoch; else as "
-        "`paper-code`",
+        "arcade games on a laptop: frames of 36 x 36, 32 environments, rollouts of 64, narrow networks, one epoch; "
+        "else as `paper-code`",
         above={
-            "task.side": 42,
+            "task.side": 36,
             "task.random_steps": 1000,
-            "loop.envs": 16,
-            "ppo.width": 128,
+            "loop.envs": 32,
+            "loop.rollout": 64,
+            "ppo.width": 64,
             "ppo.epochs": 1,
-            "ppo.minibatch_size": 512,
+            "ppo.minibatch_size": 256,
             "learner.epochs": 1,
-            "learner.minibatch_size": 512,
-            "method.width": 128,
-            "method.latent_size": 128,
+            "learner.minibatch_size": 256,
+            "method.width": 64,
+            "method.latent_size": 64,
         },
     ),
 }

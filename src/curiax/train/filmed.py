@@ -278,9 +278,12 @@ class FilmLane(AbstractLane):
         finally:
             # Whatever happened, what was promised is kept.
             self.settle()
-        self.arrays, films, (lessons, frames), metrics = self._study(
-            self.arrays, [group.film for group in self.groups], self._columns(), self.pixels
-        )
+        return self._learn()
+
+    def _learn(self) -> Future[HostMetrics]:
+        """The first half of learning from the rollout; the second half is left to be done beside the next one."""
+        films = [group.film for group in self.groups]
+        self.arrays, films, (lessons, frames), metrics = self._study(self.arrays, films, self._columns(), self.pixels)
         for group, film in zip(self.groups, films, strict=True):
             group.film = film
             group.place(0)
@@ -348,7 +351,7 @@ class FilmLane(AbstractLane):
                 if t:
                     self._wait(group, t - 1)
                 at = (t, group.slice)
-                group.film, self.action[at] = self._act(agent, group.film, group.packet, noise, self.pixels)
+                self.action[at] = self._acted(group, agent, noise)
                 self.truncated[at] = self.now + t + 1 - self.began[group.slice] >= horizon
                 group.fleet.begin_play(self.action[at], resets[at], self.truncated[at])
                 if self._training is not None and group.first == 0:
@@ -359,6 +362,11 @@ class FilmLane(AbstractLane):
             # The newest frames have not been acted on yet, and so are not on the device.
             group.film = self._put(group.film, group.frame)
         self.now += self.setup.loop.rollout
+
+    def _acted(self, group: Group, agent: Any, noise: Array) -> np.ndarray:
+        """A group's newest frames to the device, its actions back."""
+        group.film, action = self._act(agent, group.film, group.packet, noise, self.pixels)
+        return np.asarray(action)
 
     def _wait(self, group: Group, t: int) -> None:
         """What a group's t-th step led to."""
