@@ -3,7 +3,8 @@
 One process: emulators alone and training take turns, with the same environments in the same processes. Emulators alone
 get random actions and are stepped as training steps them. Training is everything: acting, bonus, policy, model. With
 several seeds each has its environments, and one's learning hides behind the others' emulators. The learner alone is
-bonus, policy and model on a rollout that is there already. Where the time of collecting goes is measured apart.
+bonus, policy and model on a rollout that is there already. Where the time of collecting goes is measured apart. Each
+preset has a file of its own, as `arcade_small.json`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import Target, parser, positive, report, say, start_facts, write
+from common import RESULTS, Target, parser, positive, report, say, start_facts, write
 
-NAME = "arcade"
+NAME, PRESET = "arcade", "paper-code"
 #: By platform: training over emulators alone; steps/s of training and of the learner alone, with a GPU and 16 cores.
 RATIO, RATE, LEARNER = {"gpu": 0.85, "cpu": 0.5}, 13_500, 90_000
 
@@ -127,11 +128,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser(__doc__ or "", NAME, repeats=5)
     options.add_argument("--game", default="breakout", help="(default %(default)s)")
     options.add_argument("--method", default="lbs", help="(default %(default)s)")
-    options.add_argument("--preset", default="paper-code", help="`small` for a CPU (default %(default)s)")
+    options.add_argument("--preset", default=PRESET, help="`small` for a CPU (default %(default)s)")
     options.add_argument("--seeds", type=positive, nargs="+", default=[1, 2], help="of each case (default %(default)s)")
     options.add_argument("--iterations", type=positive, default=4, help="of one turn (default %(default)s)")
     options.add_argument("--mixed", action="store_true", help="with loop.mixed_precision")
+    options.set_defaults(out=None)
     args = options.parse_args(argv)
+    if args.out is None:
+        args.out = RESULTS / f"{NAME if args.preset == PRESET else f'{NAME}_{args.preset}'}.json"
 
     import jax
 
@@ -162,20 +166,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         }
         for name, figures in found.items()
     }
-    bound = RATIO.get(platform, RATIO["cpu"])
+    bound, device = RATIO.get(platform, RATIO["cpu"]), jax.devices()[0].device_kind
+    where = f"{facts['cores']} cores" if platform == "cpu" else device
+    what = f"{args.game}, {args.method}, preset {args.preset}, {where}"
     targets = [
-        Target(f"{name}: training over emulators alone", row["ratio"], bound, "at least") for name, row in table.items()
+        Target(f"{what}, {name}: steps/s of training ÷ emulators alone", row["ratio"], bound, "at least")
+        for name, row in table.items()
     ]
     if platform == "gpu" and facts["cores"] >= 16:
-        targets += [
-            Target(f"{name}: steps/s of training", row["training"], RATE, "at least") for name, row in table.items()
-        ]
-        targets += [
-            Target(f"{name}: steps/s of the learner alone", row["learner"], LEARNER, "at least")
-            for name, row in table.items()
-        ]
+        for kind, words, least in (("training", "training", RATE), ("learner", "the learner alone", LEARNER)):
+            targets += [
+                Target(f"{what}, {name}: steps/s of {words}", row[kind], least, "at least")
+                for name, row in table.items()
+            ]
     said = {name: getattr(args, name) for name in ("game", "method", "preset", "seeds", "iterations", "mixed")}
-    said |= {"device": jax.devices()[0].device_kind}
+    said |= {"device": device}
     write(args.out, (__doc__ or "").split("\n")[0], facts, said, found, table, targets)
     columns = ("case", "emulators/s", "training/s", "ratio", "learner/s")
     rows = [

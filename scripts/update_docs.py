@@ -260,12 +260,17 @@ def speed(_: str, __: str) -> str:
     return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH --rllte-python PATH`."
 
 
+def benchmark(name: str) -> dict[str, Any]:
+    """What a benchmark wrote."""
+    file = RESULTS / "benchmarks" / f"{name}.json"
+    if not file.exists():
+        raise MissingResults(f"results/benchmarks/{name}.json is missing")
+    return json.loads(file.read_text())
+
+
 def rllte(_: str, __: str) -> str:
     """`Bonus` beside rllte-core: samples per second, the ratio, and what the arithmetic alone would give."""
-    file = RESULTS / "benchmarks" / "against_rllte.json"
-    if not file.exists():
-        raise MissingResults("results/benchmarks/against_rllte.json is missing")
-    data = json.loads(file.read_text())
+    data = benchmark("against_rllte")
     lines = [
         [f"`{name}`, {of}", *(f"{found[who]:,.0f}" for who in ("rllte", "curiax")), *(f"{x:.1f}" for x in ratios)]
         for of, methods in data["summary"].items()
@@ -283,10 +288,7 @@ def rllte(_: str, __: str) -> str:
 
 def latency(_: str, __: str) -> str:
     """Milliseconds of `Bonus.reward` for one step, by method."""
-    file = RESULTS / "benchmarks" / "bonus_latency.json"
-    if not file.exists():
-        raise MissingResults("results/benchmarks/bonus_latency.json is missing")
-    data = json.loads(file.read_text())
+    data = benchmark("bonus_latency")
     lines = [
         [f"`{name}`", f"{found['median_ms']:.2f}", f"{found['p99_ms']:.2f}"] for name, found in data["summary"].items()
     ]
@@ -305,10 +307,7 @@ RATIOS = {"ratio_to_sum": "training over physics + learner", "ratio_to_physics":
 
 def host() -> dict[str, Any]:
     """What `benchmarks/host.py` measured of training on MuJoCo's tasks."""
-    file = RESULTS / "benchmarks" / "host.json"
-    if not file.exists():
-        raise MissingResults("results/benchmarks/host.json is missing")
-    return json.loads(file.read_text())
+    return benchmark("host")
 
 
 def host_ratios(_: str, __: str) -> str:
@@ -337,6 +336,34 @@ def host_profile(_: str, __: str) -> str:
         for part in profiles[0]
     ]
     return grid(["one iteration of one lane", *titled(MUJOCO)], lines)
+
+
+def arcade(about: str, _: str) -> str:
+    """Training on a game beside its emulators alone and the learner alone."""
+    data = benchmark(about)
+    told, columns = data["settings"], ("training", "emulators", "learner")
+    lines = [
+        [name, *(f"{row[column]:,.0f}" for column in columns), f"{row['ratio']:.2f}"]
+        for name, row in data["summary"].items()
+    ]
+    header = [f"`atari:{told['game']}`, `{told['method']}`", "training", "emulators alone", "learner alone", "ratio"]
+    where = machine_text(data["machine"]) + ("" if told["device"] == "cpu" else f" and {told['device']}")
+    note = (
+        "Steps of the agent per second: medians of the repeats; ratio: training ÷ emulators alone, median of those "
+        f"within each repeat. Preset `{told['preset']}`. {where}; `{data['machine']['command']}`."
+    )
+    return f"{grid(header, lines)}\n\n{note}"
+
+
+def arcade_profile(about: str, _: str) -> str:
+    """Where the host's time goes in one iteration of training on a game."""
+    cases = benchmark(about)["summary"]
+    profiles = [row["profile"] for row in cases.values()]
+    lines = [
+        [part, *(f"{own[part]:.3f} s, {100 * own[part] / own['total']:.0f} %" for own in profiles)]
+        for part in profiles[0]
+    ]
+    return grid(["one iteration of one seed, beside", *cases], lines)
 
 
 def host_paths(_: str, __: str) -> str:
@@ -1101,6 +1128,8 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "speed": speed,
     "rllte": rllte,
     "latency": latency,
+    "arcade": arcade,
+    "arcade-profile": arcade_profile,
     "host-ratios": host_ratios,
     "host-profile": host_profile,
     "host-paths": host_paths,

@@ -22,6 +22,7 @@ from curiax.experiments import run as running
 from curiax.experiments.registry import METHODS
 from curiax.experiments.spec import Experiment, Plan, resolve
 from curiax.experiments.training import Training
+from curiax.train import lanes
 from curiax.train.filmed import FilmLane, Games, moments_of
 from curiax.train.lanes import open_lanes
 
@@ -209,8 +210,15 @@ def metrics_of(training: Training) -> list[dict[str, np.ndarray]]:
     return [iteration.metrics for iteration in training]
 
 
-def test_a_run_goes_on_to_the_same_bits() -> None:
-    """From a snapshot after two of four iterations, in another lane with other processes."""
+def processes_of(training: Training) -> int:
+    """How many processes the first group of environments has."""
+    lane = training.lanes[0]
+    assert isinstance(lane, FilmLane)
+    return len(lane.groups[0].fleet._processes)
+
+
+def test_a_run_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a snapshot after two of four iterations, as on another machine: with fewer cores, so fewer processes."""
     plan = plan_of(task__horizon=5)
     whole = Training(plan)
     parts = []
@@ -219,7 +227,10 @@ def test_a_run_goes_on_to_the_same_bits() -> None:
         whole.ask()
     whole.close()
     kept = next(part.snapshot for part in parts if part.snapshot is not None and part.snapshot.iteration == 2)
+    before = processes_of(whole)
+    monkeypatch.setattr(lanes, "cpu_cores", lambda: 1)
     again = Training(plan)
+    assert 1 == processes_of(again) < before
     again.resume(again.settled(kept))
     rest = metrics_of(again)
     assert len(rest) == 2
@@ -240,6 +251,9 @@ def test_seeds_are_lanes_of_their_own() -> None:
     assert len(together.lanes) == 2
     assert len({lane.device for lane in together.lanes}) == min(2, len(jax.devices()))
     both = metrics_of(together)
+    for lane in together.lanes:
+        # One device for all that a seed is: there is nothing that another device could be asked for.
+        assert all(leaf.devices() == {lane.device} for leaf in jax.tree.leaves(lane.arrays))
     together.close()
     alone = Training(plan_of(2, seeds=(4,), task__horizon=5))
     single = metrics_of(alone)
