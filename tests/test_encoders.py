@@ -16,7 +16,7 @@ from curiax._errors import OutputError
 from curiax._tree import flatten
 from curiax._types import Discrete, Spec
 from curiax.curiosity import LBS, Learner, LearnerSettings
-from curiax.curiosity.encoders import CNN, NATURE, SMALL, Eye, feature_count, stack_for
+from curiax.curiosity.encoders import CNN, EARLY, NATURE, SMALL, Eye, feature_count, stack_for
 from curiax.curiosity.features import Target
 from curiax.experiments.registry import METHODS
 from curiax.testing.methods import random_steps
@@ -84,7 +84,8 @@ def test_small_stack_is_the_paper_code_s() -> None:
 
 def test_which_stack() -> None:
     assert stack_for(Spec((84, 84, 4), Discrete(3))) is NATURE
-    assert stack_for(Spec((36, 40, 1), Discrete(3))) is NATURE
+    assert stack_for(Spec((64, 90, 1), Discrete(3))) is NATURE
+    assert stack_for(Spec((36, 63, 1), Discrete(3))) is EARLY
     assert stack_for(Spec((28, 84, 1), Discrete(3))) is SMALL
     assert not Spec((5, 9, 3), Discrete(3)).image
     assert not Spec((40, 40), Discrete(3)).image
