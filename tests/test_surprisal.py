@@ -34,7 +34,8 @@ def step(spec: Spec, seed: int = 0) -> Transition:
 
 @pytest.mark.parametrize(("side", "stride"), [(3, 1), (4, 2), (8, 4), (8, 3), (2, 3)])
 def test_transposed_convolution_adds_up_patches(side: int, stride: int) -> None:
-    """By hand, pixel by pixel; and it is the transpose: ⟨deconv(x), y⟩ = ⟨x, conv(y)⟩ with the same weights."""
+    """By hand, pixel by pixel, and as a GPU does it; and it is the transpose: ⟨deconv(x), y⟩ = ⟨x, conv(y)⟩ with the
+    same weights."""
     rng = np.random.default_rng(side)
     layer = Deconv(3, 2, side, stride, key=KEY)
     x = rng.normal(size=(4, 5, 3)).astype(np.float32)
@@ -44,6 +45,8 @@ def test_transposed_convolution_adds_up_patches(side: int, stride: int) -> None:
         place = np.s_[row * stride : row * stride + side, column * stride : column * stride + side]
         expected[place] += np.einsum("c,cabo->abo", x[row, column], weight)
     np.testing.assert_allclose(layer(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-5)
+    on_gpu = layer._by_xla(jnp.asarray(x), layer.weight) + layer.bias
+    np.testing.assert_allclose(on_gpu, expected, rtol=1e-5, atol=1e-5)
     if side < stride:  # the convolution would not reach all pixels
         return
     back = Conv(2, 3, side, stride, key=KEY)

@@ -201,6 +201,10 @@ def _shifted_sum_backward(side: int, _: None, slope: Array) -> tuple[Array]:
 shifted_sum.defvjp(_shifted_sum_forward, _shifted_sum_backward)
 
 
+#: How XLA's convolutions get images, filters and give images: channels last.
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
 class Conv(eqx.Module):
     """A convolution of one image `[height, width, channels]` with square filters, without padding.
 
@@ -262,8 +266,7 @@ class Conv(eqx.Module):
 
         def native(image: Array, weight: Array) -> Array:
             kernel = jnp.swapaxes(weight.reshape(side, side, image.shape[-1], -1), 0, 1)
-            layout = ("NHWC", "HWIO", "NHWC")
-            return jax.lax.conv_general_dilated(image[None], kernel, (step, step), "VALID", dimension_numbers=layout)[0]
+            return jax.lax.conv_general_dilated(image[None], kernel, (step, step), "VALID", dimension_numbers=LAYOUT)[0]
 
         usual = of_pixels if squared else of_patches
         if not self.native:
@@ -284,16 +287,25 @@ class Deconv(eqx.Module):
     """The transpose of a convolution: each pixel adds a square patch to a larger image, patches `stride` apart.
 
     One matrix product makes all patches; they are added up in blocks of `stride` x `stride`, a few shifted images, for
-    the reasons that `Conv` has.
+    the reasons that `Conv` has. With `native` a GPU takes XLA's own, which needs no memory for patches.
     """
 
     weight: Float[Array, "inputs patch"]
     bias: Float[Array, " outputs"]
     side: int = eqx.field(static=True)
     stride: int = eqx.field(static=True)
+    native: bool = eqx.field(static=True)
 
     def __init__(
-        self, inputs: int, outputs: int, side: int, stride: int = 1, *, key: Source, init: Init = torch_uniform
+        self,
+        inputs: int,
+        outputs: int,
+        side: int,
+        stride: int = 1,
+        *,
+        key: Source,
+        init: Init = torch_uniform,
+        native: bool = False,
     ) -> None:
         patch = side * side * outputs
         _spend(inputs, patch)
@@ -301,16 +313,22 @@ class Deconv(eqx.Module):
         weight, bias = init(generator(key), patch, inputs)
         self.weight = jnp.asarray(weight.T, jnp.float32)
         self.bias = jnp.asarray(np.resize(bias, outputs), jnp.float32)
-        self.side, self.stride = side, stride
+        self.side, self.stride, self.native = side, stride, native
 
     def size(self, length: int) -> int:
         """How many pixels a side of so many makes."""
         return self.stride * (length - 1) + self.side
 
     def __call__(self, image: Float[Array, "height width inputs"]) -> Float[Array, "rows columns outputs"]:
+        if not self.native:
+            return self._of_patches(image, self.weight) + self.bias
+        usual, native = self._of_patches, self._by_xla
+        return jax.lax.platform_dependent(image, self.weight, cpu=usual, default=native) + self.bias
+
+    def _of_patches(self, image: Array, weight: Array) -> Array:
         (rows, columns), step, outputs = image.shape[:2], self.stride, self.bias.shape[0]
         blocks = -(-self.side // step)
-        patches = (image @ self.weight).reshape(rows, columns, self.side, self.side, outputs)
+        patches = (image @ weight).reshape(rows, columns, self.side, self.side, outputs)
         rest = blocks * step - self.side
         patches = jnp.pad(patches, ((0, 0), (0, 0), (0, rest), (0, rest), (0, 0)))
         patches = patches.reshape(rows, columns, blocks, step, blocks, step, outputs)
@@ -321,7 +339,16 @@ class Deconv(eqx.Module):
         )
         tall, wide = (rows + blocks - 1) * step, (columns + blocks - 1) * step
         large = jnp.transpose(jnp.asarray(whole), (0, 2, 1, 3, 4)).reshape(tall, wide, outputs)
-        return large[: self.size(rows), : self.size(columns)] + self.bias
+        return large[: self.size(rows), : self.size(columns)]
+
+    def _by_xla(self, image: Array, weight: Array) -> Array:
+        side, step = self.side, self.stride
+        # XLA's transpose is a convolution of the image with gaps in it, so the patch is turned around.
+        kernel = jnp.transpose(weight.reshape(-1, side, side, self.bias.shape[0]), (1, 2, 0, 3))[::-1, ::-1]
+        around = [(side - 1, side - 1)] * 2
+        return jax.lax.conv_general_dilated(
+            image[None], kernel, (1, 1), around, (step, step), dimension_numbers=LAYOUT
+        )[0]
 
 
 def max_pool(image: Float[Array, "height width channels"]) -> Float[Array, "rows columns channels"]:

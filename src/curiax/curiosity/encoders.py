@@ -59,10 +59,12 @@ class Stack:
     head_init: Init = torch_uniform
     #: Whether an accelerator takes its own convolutions, which suit large images of one seed.
     native: bool = False
+    #: Channels of the coarsest picture in the networks that draw as Burda et al.'s do.
+    drawn: int = 64
 
 
 SMALL = Stack(((32, 3, 1), (64, 3, 1)), 128, activated=False, pooled=True)
-EARLY = Stack(((16, 8, 4), (32, 4, 2)), 128, activated=True, pooled=False, native=True)
+EARLY = Stack(((16, 8, 4), (32, 4, 2)), 128, activated=True, pooled=False, native=True, drawn=16)
 NATURE = Stack(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, activated=True, pooled=False, native=True)
 
 
@@ -153,7 +155,7 @@ class Mirror(eqx.Module):
         self.base = Linear(size, sides[0] * sides[1] * channels[-1], key=rng)
         pairs = zip(stack.layers, channels, channels[1:], strict=False)
         self.layers = tuple(
-            Deconv(inputs, outputs, side, stride, key=rng)
+            Deconv(inputs, outputs, side, stride, key=rng, native=stack.native)
             for (_, side, stride), outputs, inputs in reversed(list(pairs))
         )
 
@@ -194,7 +196,8 @@ def middle(image: Float[Array, "height width channels"], spec: Spec) -> Float[Ar
 class Painter(eqx.Module):
     """A vector as an image, as the decoder of Burda et al.'s autoencoder has it.
 
-    To 8 x 8, then 16, 32 and 96 pixels, of which the middle is the image; and a bias for each pixel.
+    To 8 x 8, then 16, 32 and 96 pixels, of which the middle is the image; and a bias for each pixel. Of images smaller
+    than theirs, fewer pixels and channels.
     """
 
     base: Linear
@@ -203,14 +206,17 @@ class Painter(eqx.Module):
     spec: Spec = eqx.field(static=True)
 
     def __init__(self, spec: Spec, size: int, *, key: Source) -> None:
-        rng, (rows, columns) = generator(key), grid_of(spec)
-        self.base = Linear(size, rows * columns * 64, key=rng, init=unit_columns)
-        plan = ((64, 128, 4, 2), (128, 64, 8, 2), (64, spec.obs_shape[2], 8, 3))
-        self.layers = tuple(Deconv(i, o, k, s, key=rng, init=glorot_uniform(k * k)) for i, o, k, s in plan)
+        rng, (rows, columns), stack = generator(key), grid_of(spec), stack_for(spec)
+        many = stack.drawn
+        self.base = Linear(size, rows * columns * many, key=rng, init=unit_columns)
+        plan = ((many, 2 * many, 4, 2), (2 * many, many, 8, 2), (many, spec.obs_shape[2], 8, 3))
+        self.layers = tuple(
+            Deconv(i, o, k, s, key=rng, init=glorot_uniform(k * k), native=stack.native) for i, o, k, s in plan
+        )
         self.bias, self.spec = jnp.zeros(spec.obs_shape), spec
 
     def __call__(self, x: Vector) -> Float[Array, " pixels"]:
-        image = self.base(x).reshape(*grid_of(self.spec), 64)
+        image = self.base(x).reshape(*grid_of(self.spec), -1)
         for layer in self.layers:
             image = same(layer, jax.nn.leaky_relu(image, 0.2))
         return jnp.ravel(middle(image, self.spec) + self.bias)

@@ -26,7 +26,7 @@ Choices:
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -39,7 +39,7 @@ from .._tree import Frozen
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import MLP, Conv, Deconv, Linear, Source, generator, glorot_uniform, join, softplus
 from ._base import AbstractCuriosity, Memory, Terms
-from .encoders import CNN, Painter, burda, default_width, feature_count, grid_of, middle, same
+from .encoders import CNN, Painter, burda, default_width, feature_count, grid_of, middle, same, stack_for
 from .features import InverseDynamics
 
 BLOCKS, SLOPE = 4, 0.2
@@ -107,6 +107,9 @@ class Autoencoder(eqx.Module):
         return surprise + 0.5 * jnp.sum(mean**2 + scale**2 - 1.0) - jnp.sum(jnp.log(scale))
 
 
+Layer = TypeVar("Layer", Conv, Deconv)
+
+
 class UNet(eqx.Module):
     """Predicts an image: convolutions, residual blocks, and transposed convolutions with what the first had found."""
 
@@ -116,13 +119,18 @@ class UNet(eqx.Module):
     spec: Spec = eqx.field(static=True)
 
     def __init__(self, spec: Spec, width: int, *, key: Source) -> None:
-        rng, (rows, columns) = generator(key), grid_of(spec)
-        actions, channels, coarse = spec.action.size, spec.obs_shape[2], rows * columns * 64
-        down = ((channels, 32, 8, 3), (32, 64, 8, 2), (64, 64, 4, 2))
-        self.down = tuple(Conv(i + actions, o, k, s, key=rng, init=glorot_uniform(k * k)) for i, o, k, s in down)
-        self.inner = Residual(coarse, actions, width, coarse, key=rng)
-        up = ((64, 64, 4, 2), (64, 32, 8, 2), (32, channels, 8, 3))
-        self.up = tuple(Deconv(i + actions, o, k, s, key=rng, init=glorot_uniform(k * k)) for i, o, k, s in up)
+        rng, (rows, columns), stack = generator(key), grid_of(spec), stack_for(spec)
+        actions, channels, many = spec.action.size, spec.obs_shape[2], stack.drawn
+
+        def built(kind: type[Layer], *plan: tuple[int, int, int, int]) -> tuple[Layer, ...]:
+            return tuple(
+                kind(many + actions, out, side, stride, key=rng, init=glorot_uniform(side**2), native=stack.native)
+                for many, out, side, stride in plan
+            )
+
+        self.down = built(Conv, (channels, many // 2, 8, 3), (many // 2, many, 8, 2), (many, many, 4, 2))
+        self.inner = Residual(rows * columns * many, actions, width, rows * columns * many, key=rng)
+        self.up = built(Deconv, (many, many, 4, 2), (many, many // 2, 8, 2), (many // 2, channels, 8, 3))
         self.spec = spec
 
     def __call__(self, x: Vector, action: Vector) -> Vector:
