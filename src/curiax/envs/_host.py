@@ -113,7 +113,7 @@ class AbstractHostTask(AbstractAnyTask):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The simulator's packages, by pip's names: their versions decide the bits of a run."""
+        """The simulator's packages as pip names them; their versions decide the bits of a run."""
         return ("mujoco", "gymnasium")
 
     def require(self) -> None:
