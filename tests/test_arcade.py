@@ -118,7 +118,7 @@ def test_games_are_picked_once_each_in_any_spelling() -> None:
     assert suite.tasks == ("atari:breakout", "atari:qbert", "atari:pitfall")
     found = experiments(suite, methods=["lbs"], seeds=1, steps=2_000_000, preset=None)
     assert [e.task for e in found] == list(suite.tasks)
-    assert lead(on_games(SUITES["arcade-pixels"], ["pong"]), found[:1]).startswith("lbs on Arcade, pixels predicted. ")
+    assert lead(on_games(SUITES["arcade-pixels"], ["pong"]), found[:1]).startswith("lbs on atari:pong. ")
     assert on_games(SUITES["arcade"], ["Mario"]).tasks == (MARIO,)
 
 

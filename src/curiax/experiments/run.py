@@ -124,7 +124,7 @@ def carry_out(
         metrics, facts, training = train(plan, notes, store, progress, options, begun, stop)
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
-        manifest = describe(plan, notes, facts)
+        manifest = describe(plan, facts)
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
         masked = {name: int(np.sum(metrics.get(f"masked/{name}", 0))) for name in ("steps", "updates")}
@@ -325,7 +325,7 @@ def command() -> str:
     return shlex.join([*start, *sys.argv[1:]]).encode("utf-8", "replace").decode()
 
 
-def describe(plan: Plan, notes: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
+def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Everything needed to know what was run, and to run it again."""
     return {
         "run_id": plan.run_id,
@@ -336,7 +336,6 @@ def describe(plan: Plan, notes: Mapping[str, str], facts: Mapping[str, Any]) -> 
         "coverage": plan.setup.loop.coverage,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         **({"compared": list(plan.setup.task.compared)} if plan.setup.task.compared else {}),
-        **({"notes": dict(notes)} if notes else {}),
         "command": command(),
         "versions": installed(plan),
         "platform": platform.platform(),

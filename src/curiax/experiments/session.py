@@ -59,7 +59,7 @@ class Session:
         self._ready, self._busy = time.perf_counter(), time.process_time()
 
     def facts(self) -> dict[str, Any]:
-        """Times of all sessions so far."""
+        """Times of all sessions so far, and what the task notes."""
         seconds = self._before.get("seconds", {"start": 0.0, "train": 0.0, "cpu": 0.0})
         # CPU time beside wall-clock: on a shared machine only the former compares methods.
         spent = {
@@ -72,19 +72,14 @@ class Session:
             "seconds": {name: round(seconds[name] + value, 3) for name, value in spent.items()},
             "continued": self._continued,
             "on_nonfinite": self._choices,
+            "notes": self._notes,
         }
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot with what a later session wants to know."""
         return dataclasses.replace(
             snapshot,
-            facts={
-                **snapshot.facts,
-                **self.facts(),
-                "versions": self.versions,
-                "notes": self._notes,
-                "platform": jax.default_backend(),
-            },
+            facts={**snapshot.facts, **self.facts(), "versions": self.versions, "platform": jax.default_backend()},
         )
 
 
