@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def test_games_are_picked_once_each_in_any_spelling() -> None:
     assert suite.tasks == ("atari:breakout", "atari:qbert", "atari:pitfall")
     found = experiments(suite, methods=["lbs"], seeds=1, steps=2_000_000, preset=None)
     assert [e.task for e in found] == list(suite.tasks)
-    assert lead(on_games(SUITES["arcade-pixels"], ["pong"]), found[:1]).startswith("lbs on Arcade, pixels predicted. ")
+    assert lead(on_games(SUITES["arcade-pixels"], ["pong"]), found[:1]).startswith("lbs on atari:pong. ")
     assert on_games(SUITES["arcade"], ["Mario"]).tasks == (MARIO,)
 
 
@@ -164,7 +165,7 @@ def test_the_doctor_looks_for_mario_without_importing_it(monkeypatch: pytest.Mon
     (tmp_path / "nes_py" / "lib_nes_env.so").touch()
     rom = b"NES\x1a" + bytes([2, 1, 1, 0]) + bytes(8) + bytes(40_960)
     (tmp_path / "gym_super_mario_bros" / "_roms" / "super-mario-bros.nes").write_bytes(rom)
-    assert mario_works() == "works; version of the game: unknown"
+    assert mario_works() == f"works; version of the game: unknown (SHA-1 {hashlib.sha1(rom[16:]).hexdigest()})"
 
 
 # --- the authors' curves ----------------------------------------------------------------------------------
@@ -296,6 +297,22 @@ def test_scores_stand_beside_the_authors_at_the_same_steps() -> None:
     assert lbs["steps run"] == "9,994,240"
 
 
+def test_the_small_preset_is_not_tested_against_the_authors() -> None:
+    """Its frames and networks are not the paper's; their numbers are shown all the same."""
+    record = played(BREAKOUT, "lbs", preset="small")
+    (row,) = [row for row in rows([record], "s") if row.metric == "game/score"]
+    assert (row.verdict, row.p) == ("", None)
+    (table,) = content([record]).games
+    assert " ± " in table.rows[0][table.header.index("authors' LBS at the same steps")].text
+
+
+def test_conflicts_of_other_tasks_are_not_told_of_games() -> None:
+    (table,) = content([played(BREAKOUT, "lbs")]).choices
+    topics = {row[0].text for row in table.rows}
+    assert "clipping the bonus" in topics
+    assert not topics & {"rollout", "β", "entropy weight, control", "entropy of a Gaussian policy"}
+
+
 def test_a_score_far_below_the_authors_is_told() -> None:
     (row,) = [row for row in rows([played(BREAKOUT, "lbs", 0.3)], "s") if row.metric == "game/score"]
     assert row.verdict == "below"
@@ -322,19 +339,31 @@ def test_mario_is_shown_beside_the_authors_but_not_compared() -> None:
     (row,) = [row for row in rows([record], "s") if row.metric == "game/score"]
     assert row.verdict == "not comparable"
     assert row.p is None
-    made = content([record])
+    made = content([with_version(record, "Europe (PAL)")])
     (told,) = [notice.text for notice in made.notices if notice.level == "warning"]
-    assert "European" in told
-    assert "NTSC" in told
+    assert "World (NTSC). Ours is Europe (PAL). In the European one Mario moves further" in told
     assert made.games[0].header[1] == "distance in the end"
     assert {panel.title for panel in made.panels} >= {"Super Mario Bros: distance (pixels)"}
-    assert "a ROM of the user's own" in "".join(n.text for n in game_notices([played_with_rom(record)]))
 
 
-def played_with_rom(record: Record) -> Record:
-    identity = record.facts["identity"]
-    settings = {**identity["settings"], "task.rom": "mine.nes"}
-    return dataclasses.replace(record, facts={**record.facts, "identity": {**identity, "settings": settings}})
+def test_the_version_of_mario_is_the_runs_own() -> None:
+    """Whatever is installed where the report is made; runs of earlier versions did not say it."""
+    lbs, surprisal = played(MARIO, "lbs"), played(MARIO, "surprisal")
+    cases = {
+        "NTSC). Ours is World (NTSC). The authors'": [with_version(lbs, "World (NTSC)")],
+        "NTSC). These runs do not say which they had. The authors'": [lbs],
+        "lbs: it is not known which. surprisal: World (NTSC). The": [lbs, with_version(surprisal, "World (NTSC)")],
+        "NTSC). lbs: Europe (PAL). surprisal: unknown (SHA-1 12). In the European": [
+            with_version(lbs, "Europe (PAL)"),
+            with_version(surprisal, "unknown (SHA-1 12)"),
+        ],
+    }
+    for told, records in cases.items():
+        assert told in game_notices(records)[-1].text
+
+
+def with_version(record: Record, version: str) -> Record:
+    return dataclasses.replace(record, facts={**record.facts, "notes": {"version of the game": version}})
 
 
 def test_a_run_in_which_no_episode_ended_says_so() -> None:
@@ -343,6 +372,8 @@ def test_a_run_in_which_no_episode_ended_says_so() -> None:
     made = content([record])
     assert [cell.text for cell in made.games[0].rows[0]][1:3] == ["–", "–"]
     assert made.games[0].caption == "Breakout: 82 thousand of 100 M steps"
+    assert made.statistics == ()
+    assert any("No score yet for lbs on Breakout: a seed has not" in notice.text for notice in made.notices)
     assert not any(line.label == games.AUTHORS for line in made.lines), "their curve begins at 250,000 steps"
     assert "numbers" in page(made)
 

@@ -34,6 +34,7 @@ from small import SMALL
 import curiax
 from curiax._errors import BusyError, CheckpointError, Interrupted, OutputError
 from curiax._files import digest
+from curiax.envs import MountainCar
 from curiax.experiments import checkpoint, folder, interrupt, session, step
 from curiax.experiments import keeper as keeping
 from curiax.experiments import run as running
@@ -465,6 +466,20 @@ def test_other_versions_are_refused_unless_drift_is_allowed(crashed: Path, monke
         curiax.run(experiment(), crashed)
     found = curiax.run(experiment(), crashed, options=curiax.RunOptions(allow_drift=True))
     assert "9.9" in found.manifest["continued"][0]["drift"][0]
+
+
+def test_another_version_of_a_game_is_a_drift(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MountainCar, "notes", lambda self: {"version of the game": "another"})
+    with pytest.raises(CheckpointError, match=r"\(version of the game None → another\).*--allow-drift"):
+        curiax.run(experiment(), crashed)
+
+
+def test_what_has_drifted_is_told_by_name() -> None:
+    before = {"versions": {"jax": "1"}, "layout": 1, "platform": devices.jax.default_backend()}
+    assert session.drifted(before, {"jax": "1"}, {"version": "old"}, 1) == [], "it was begun before there were notes"
+    before["notes"] = {"version": "old"}
+    assert session.drifted(before, {"jax": "1"}, {"version": "old"}, 1) == []
+    assert session.drifted(before, {"jax": "2"}, {"version": "new"}, 1) == ["jax 1 → 2", "version old → new"]
 
 
 def test_fewer_devices_are_a_drift_and_the_layout_is_kept_where_it_can_be(
@@ -1108,7 +1123,7 @@ def test_a_border_that_was_agreed_on_stays() -> None:
 
 @pytest.mark.parametrize("package", ["jax", "jaxlib", "equinox", "optax", "numpy"])
 def test_what_decides_the_bits_is_known(package: str) -> None:
-    assert package in session.DECISIVE
+    assert package not in session.HARMLESS
     assert session.installed(resolve(experiment()))[package]
 
 

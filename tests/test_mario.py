@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -326,7 +327,7 @@ def altered(path: Path, place: int) -> Path:
 def test_the_region_is_told_by_the_game_not_by_its_header(tmp_path: Path) -> None:
     assert region() == "Europe (PAL)"
     assert region(str(altered(tmp_path / "mirrored.nes", 6))) == "Europe (PAL)"
-    assert region(str(altered(tmp_path / "changed.nes", 16))) == "unknown"
+    assert region(str(altered(tmp_path / "changed.nes", 16))).startswith("unknown (SHA-1 ")
 
 
 @needs_the_game
@@ -372,15 +373,24 @@ def test_the_right_header_is_enough_to_be_read(tmp_path: Path) -> None:
     path = tmp_path / "zeros.nes"
     path.write_bytes(header() + bytes(40960))
     assert len(checked_rom(path)) == 40976
-    assert region(str(path)) == "unknown"
+    digest = hashlib.sha1(bytes(40960), usedforsecurity=False).hexdigest()
+    assert Mario(rom=str(path)).notes() == {"version of the game": f"unknown (SHA-1 {digest})"}
 
 
 @needs_the_game
 def test_another_game_does_not_begin(tmp_path: Path) -> None:
     path = tmp_path / "zéros.nes"
     path.write_bytes(header() + b"\x02" * 40960)  # a command that the emulator does not know, and says so
-    with pytest.raises(SimulatorError, match=r"is this the ROM of Super Mario Bros\.\?"):
-        Mario(rom=str(path)).open(1)
+    task, said = Mario(rom=str(path)), "does not begin: this is not Super Mario Bros"
+    with pytest.raises(SimulatorError, match=rf"{said}\.$"):
+        task.open(1)
+    with pytest.raises(UsageError, match=rf"task\.rom = .*zéros\.nes.*{said}\.$"):
+        task.require()
+
+
+@needs_the_game
+def test_a_changed_game_may_be_played(tmp_path: Path) -> None:
+    Mario(rom=str(altered(tmp_path / "changed.nes", 16 + 32768 + 8191))).require()
 
 
 @needs_the_game
@@ -399,6 +409,16 @@ def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr(mario, "library", lambda: Path("there"))
     with pytest.raises(UsageError, match=r"'mario' needs the game of gym-super-mario-bros 7.4: pip install"):
         task.require()
+
+
+def test_packages_without_library_or_game_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(mario, "folder", lambda package, what: tmp_path / package)
+    with pytest.raises(UsageError, match=r"no compiled library \(lib_nes_env\); install it again: pip install"):
+        Mario().require()
+    (tmp_path / "nes_py").mkdir()
+    (tmp_path / "nes_py" / "lib_nes_env.so").touch()
+    with pytest.raises(UsageError, match=r"super-mario-bros\.nes is missing\)\. Set task\.rom to a file that you own"):
+        Mario().require()
 
 
 def test_there_is_no_time_limit_unless_set() -> None:

@@ -12,6 +12,7 @@ from synthetic import ITERATIONS, STEPS, long_metrics, manifest, maze, metrics, 
 
 from curiax._errors import OutputError
 from curiax.report import record
+from curiax.report.assemble import runs_tables
 from curiax.report.record import Heading, Record, condense, gather, load, read_run, save, thinned
 
 HEADING = Heading("A title", "A lead.", "a-suite", "lbs", "curiax reproduce a-suite")
@@ -175,6 +176,25 @@ def test_a_run_that_masked_steps_says_so(tmp_path: Path) -> None:
         assert [each.masked for each in (found, *load(tmp_path / "record"))] == [words, words]
     (path / "manifest.json").write_text(json.dumps(facts | {"masked": {"steps": -1, "updates": 0}}))
     with pytest.raises(OutputError, match="masked"):
+        read_run(path)
+
+
+def test_notes_of_a_task_are_in_its_record_and_report(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "a", "mountain-car", "lbs", (90, 91))
+    other = write_run(tmp_path / "b", "mountain-car", "rnd", (90, 91))
+    facts = json.loads((path / "manifest.json").read_text())
+    without = [found for found in map(read_run, (path, other)) if found]
+    assert [found.notes for found in without] == [{}, {}]
+    assert "notes" not in runs_tables(without)[0].header
+    (path / "manifest.json").write_text(json.dumps(facts | {"notes": {"version": "Europe (PAL)", "year": "1987"}}))
+    found = read_run(path)
+    assert found is not None
+    save([found, without[1]], HEADING, tmp_path / "record")
+    (table,) = runs_tables(load(tmp_path / "record"))
+    column = table.header.index("notes")
+    assert [row[column].text for row in table.rows] == ["version: Europe (PAL); year: 1987", ""]
+    (path / "manifest.json").write_text(json.dumps(facts | {"notes": {"version": 3}}))
+    with pytest.raises(OutputError, match=r"manifest\.json is damaged \(notes\.version"):
         read_run(path)
 
 

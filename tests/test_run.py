@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -17,7 +18,10 @@ import pytest
 from small import SMALL
 
 import curiax
-from curiax._errors import NonFiniteError, OutputError
+from curiax._errors import ContractError, NonFiniteError, OutputError
+from curiax.cli._result import run_summary, run_text
+from curiax.envs import MountainCar
+from curiax.experiments.progress import Counted, Lines
 from curiax.experiments.run import RunResult, command, run
 from curiax.experiments.spec import Experiment
 
@@ -94,6 +98,27 @@ def test_a_finished_run_is_read_not_repeated(tmp_path: Path) -> None:
     assert (first.reused, again.reused) == (False, True)
     assert again.metrics.equals(first.metrics)
     assert contents(tmp_path / "run") == before
+
+
+def test_what_a_task_notes_is_told_kept_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As which version of a game was played: what counts is what was installed where the run was made."""
+    assert run_summary(run(QUICK))["notes"] == {}
+    monkeypatch.setattr(MountainCar, "notes", lambda self: {"version of the car": "Europe (PAL)"})
+    said = io.StringIO()
+    assert run(QUICK, tmp_path / "run", progress=Counted(Lines(stream=said), "[1/2]")).manifest["notes"]
+    assert "[1/2] random on mountain-car: version of the car: Europe (PAL)\n" in said.getvalue()
+    monkeypatch.setattr(MountainCar, "notes", lambda self: {"version of the car": "another"})
+    again = run(QUICK, tmp_path / "run")
+    assert again.reused
+    assert again.manifest["notes"] == {"version of the car": "Europe (PAL)"}
+    assert "\n  version of the car: Europe (PAL)\n" in run_text(again, None)
+
+
+@pytest.mark.parametrize("notes", [None, {"version": 3}, {4: "text"}, {"": "text"}, {"version": "x" * 70_000}, "text"])
+def test_notes_that_a_manifest_could_not_hold_are_refused(notes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MountainCar, "notes", lambda self: notes)
+    with pytest.raises(ContractError, match=r"notes\(\) of task 'mountain-car' must map names to texts: "):
+        run(QUICK)
 
 
 def test_folders_that_are_not_free_are_refused_and_untouched(tmp_path: Path) -> None:

@@ -312,6 +312,25 @@ def test_the_strip_is_solid_as_far_as_it_was_played() -> None:
         assert sum(pixel == pale for pixel in found) == pytest.approx(384 * (1 - played / 10), abs=4)
 
 
+def test_a_few_steps_that_pay_much_do_not_flatten_the_strip() -> None:
+    """Where nine of ten steps pay less than a tenth of the largest, it ends at twice what they pay at most."""
+    usual = np.array([*[1.0] * 50, *[2.0] * 46])
+    solid = film.mixed("#0072b2", 0.85)
+
+    def heights(bonus: np.ndarray) -> list[int]:
+        picture = film.Strip(bonus, np.zeros(len(bonus), bool), "title", "#0072b2", 400, 96).picture(len(bonus))
+        columns = (picture[:, x] == solid for x in (4 * 8, 4 * 30, 4 * 90))
+        return [int(column.all(-1).sum()) for column in columns]
+
+    low, _, high = heights(usual)
+    assert high == pytest.approx(2 * low, abs=2)
+    for peak in (50.0, 5000.0):
+        top, low, high = heights(np.array([*[peak] * 9, *usual]))
+        assert (low, high) == (pytest.approx(top / 4, abs=2), pytest.approx(top / 2, abs=2))
+    top, low, high = heights(np.array([*[15.0] * 9, *usual]))
+    assert (low, high) == (pytest.approx(top / 15, abs=2), pytest.approx(2 * top / 15, abs=2))
+
+
 @pytest.mark.parametrize("bonus", [[0.0, 0.0], [-1.0, 2.0], [-3.0, -1.0], [1e-12, 1e9], [5.0]])
 def test_any_bonus_can_be_drawn(bonus: list[float]) -> None:
     ended = np.arange(len(bonus)) == 0

@@ -35,6 +35,7 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "lost": result.manifest.get("lost", {}),
         "masked": result.manifest.get("masked", {}),
         "steps": result.plan.steps,
+        "notes": result.manifest.get("notes") or {},
         "run_id": result.plan.run_id,
         "path": str(result.path),
         "reused": result.reused,
@@ -78,24 +79,23 @@ def run_text(result: RunResult, asked: int | None) -> str:
     from ..experiments.published import SCORE
 
     data = run_summary(result)
-    lines = [
-        f"{data['method']} on {data['task']} ({data['preset']}): {len(data['seeds'])} seeds x {data['steps']:,} steps"
-    ]
+    seeds = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
+    lines = [f"{data['method']} on {data['task']} ({data['preset']}): {seeds} x {data['steps']:,} steps"]
     if asked is not None and asked != data["steps"]:
         lines.append(f"  {asked:,} steps asked for; whole rollouts make {data['steps']:,}")
+    lines += [f"  {name}: {text}" for name, text in data["notes"].items()]
     for grid in result.plan.setup.task.grids:
         found = data["final"][f"coverage/{grid.name}"]
         band = found["interval"]
         text = f"  coverage ({grid.name:5s}) {found['mean']:5.1f} %"
-        few = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
-        text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else f"  ({few}: no interval)"
+        text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else f"  ({seeds}: no interval)"
         share = data["final"].get(f"reachable/{grid.name}")
         lines.append(text + (f", {share['mean']:.1f} % of the {grid.reachable} reachable" if share else ""))
     kinds = result.plan.setup.task.compared
     if kinds:
-        lines += ratio_lines(data["final"], kinds, len(data["seeds"]))
+        lines += ratio_lines(data["final"], kinds, seeds)
     elif SCORE in result.metrics.columns:
-        lines += game_lines(data["final"], len(data["seeds"]))
+        lines += game_lines(data["final"], data["task"], seeds)
     elif not result.plan.setup.task.grids:
         lines.append("  this task counts no cells; see the metrics table")
     seconds = data["seconds"]
@@ -118,12 +118,11 @@ def run_text(result: RunResult, asked: int | None) -> str:
     return "\n".join([*lines, f"  {data['path']}"])
 
 
-def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: int) -> list[str]:
+def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: str) -> list[str]:
     """The ratio in the end, and what is left of each kind's bonus."""
     found = final["ratio/bonus"]
     band = found["interval"]
-    few = "one seed" if seeds == 1 else f"{seeds} seeds"
-    told = f"95 % interval [{band[0]:.2f}, {band[1]:.2f}]" if band else f"({few}: no interval)"
+    told = f"95 % interval [{band[0]:.2f}, {band[1]:.2f}]" if band else f"({seeds}: no interval)"
     lines = [f"  bonus of ({kinds[0]}) ÷ ({kinds[1]}) in the end: {found['mean']:.2f}  {told}"]
     for name, kind in zip(("first", "second"), kinds, strict=True):
         start, end = (final[f"{name}/{part}"]["mean"] for part in ("start", "end"))
@@ -133,16 +132,17 @@ def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: int) -> li
     return lines
 
 
-def game_lines(final: dict[str, Any], seeds: int) -> list[str]:
+def game_lines(final: dict[str, Any], task: str, seeds: str) -> list[str]:
     """The score in the end, the best one, and how many episodes were finished."""
-    score, episodes = (final.get(f"game/{name}") for name in ("score", "episodes"))
+    from ..experiments.suites import score_name
+
+    word, (score, episodes) = score_name(task), (final.get(f"game/{name}") for name in ("score", "episodes"))
     if score is None or episodes is None:
-        return ["  no score yet: a seed has not finished an episode"]
+        return [f"  no {word} yet: a seed has not finished an episode"]
     band = score["interval"]
-    few = "one seed" if seeds == 1 else f"{seeds} seeds"
-    told = f"95 % interval [{band[0]:,.1f}, {band[1]:,.1f}]" if band else f"({few}: no interval)"
+    told = f"95 % interval [{band[0]:,.1f}, {band[1]:,.1f}]" if band else f"({seeds}: no interval)"
     best, length = max(final["game/best"]["values"]), final["game/length"]["mean"]
     return [
-        f"  score in the last tenth of training: {score['mean']:,.1f}  {told}; best of any episode {best:,.0f}",
+        f"  {word} in the last tenth of training: {score['mean']:,.1f}  {told}; best of any episode {best:,.0f}",
         f"  {sum(episodes['values']):,.0f} episodes finished, in the end of {length:,.0f} steps",
     ]

@@ -34,7 +34,8 @@ def command_report(args: list[str]) -> int:
     records, remarks = gather(said.folders)
     names = ", ".join(dict.fromkeys(record.label for record in records))
     command = shlex.join(["curiax", "report", *map(str, said.folders)])
-    heading = Heading(said.title, f"{len(records)} runs: {names}.", "", said.reference, command, remarks)
+    count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
+    heading = Heading(said.title, f"{count}: {names}.", "", said.reference, command, remarks)
     print_content(publish(records, heading, said.out).content)
     print(f"report:  {said.out / 'report.html'}")
     return 0

@@ -97,7 +97,11 @@ def reproduce_class() -> type:
             None,
         ),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the full budget")], None),
-        ("preset", Annotated[str | None, arg("paper-code (also for None), paper-text, clean, curiax or small")], None),
+        (
+            "preset",
+            Annotated[str | None, arg("paper-code (also for None), paper-text, clean, curiax or (games) small")],
+            None,
+        ),
         ("out", Annotated[Path | None, arg("folder for report, table, figures and runs; None: runs/SUITE")], None),
         ("runs", Annotated[Path | None, arg("folder of the runs, to share them between suites; None: OUT/runs")], None),
         ("launcher", Annotated[LauncherName, arg(LAUNCHERS)], "serial"),

@@ -62,6 +62,13 @@ class AbstractAnyTask(eqx.Module):
         """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""
         return None
 
+    def notes(self) -> Mapping[str, str]:
+        """What a reader of the results must know of what is installed, as which version of a game runs: name → text.
+
+        Asked once, before training; kept with the run and shown by the command line and in reports.
+        """
+        return {}
+
 
 class AbstractTask(AbstractAnyTask):
     """One instance of a task, as pure functions of its state.

@@ -441,7 +441,7 @@ class Mario(AbstractEmulator):
             self._nes.frame(button if count % 2 else 0)
             if reached(self._nes.memory):
                 return
-        raise RuntimeError("the game does not begin: is this the ROM of Super Mario Bros.?")
+        raise RuntimeError("the game does not begin: this is not Super Mario Bros")
 
     def reset(self, seed: int) -> None:
         self._nes.load(self._fresh)

@@ -85,7 +85,9 @@ class EmulatorFleet(AbstractFleet):
             for number, process in enumerate(self._processes):
                 assert process.stdout is not None
                 self._answers.register(process.stdout, selectors.EVENT_READ, number)
+            self._remedy = ""
             self._gather(self._all, STARTING)
+            self._remedy = " The run can be continued from its last checkpoint by the same command."
         self._stack, self.last = shared["stack"], shared["last"]
         self.frame, self.obs = self._stack[:, -1], np.moveaxis(self._stack, 1, -1)
         self.record = np.zeros((count, 1 + facts))
@@ -191,8 +193,8 @@ class EmulatorFleet(AbstractFleet):
                 late = min(waiting)
                 self.close()
                 raise SimulatorError(
-                    f"{self._what}: process {late} gave no answer within {patience:g} s ({self._rows(late)}). The run "
-                    "can be continued from its last checkpoint by the same command."
+                    f"{self._what}: process {late} gave no answer within {patience:g} s ({self._rows(late)})."
+                    f"{self._remedy}"
                 )
             for key, _ in ready:
                 waiting.discard(key.data)
@@ -209,8 +211,7 @@ class EmulatorFleet(AbstractFleet):
         code, said = process.wait(), last_line(process)
         self.close()
         raise SimulatorError(
-            f"{self._what}: process {number} ended with exit code {code} ({self._rows(number)}){said}. The run can be "
-            "continued from its last checkpoint by the same command."
+            f"{self._what}: process {number} ended with exit code {code} ({self._rows(number)}){said}.{self._remedy}"
         )
 
     def _rows(self, number: int) -> str:

@@ -111,6 +111,11 @@ class AbstractHostTask(AbstractAnyTask):
         """Whether some environments can stay still while others move, as the frozen remote needs it."""
         return True
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The simulator's packages as pip names them; their versions decide the bits of a run."""
+        return ("mujoco", "gymnasium")
+
     def require(self) -> None:
         """Raise a `UsageError` that says what to install, before anything is trained, where something is missing."""
         return None

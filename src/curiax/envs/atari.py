@@ -82,6 +82,10 @@ class Atari(AbstractEmulatorTask):
         rooms = Grid("rooms", (Axis("room", -0.5, ROOMS - 0.5, ROOMS),), "floor")
         self.grids = (rooms,) if self.game == "montezuma_revenge" else ()
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("ale-py", "pillow")
+
     def require(self) -> None:
         import_ale(f"atari:{self.game}")
 

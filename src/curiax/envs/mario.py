@@ -30,23 +30,26 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 
-from .._errors import UsageError
+from .._errors import SimulatorError, UsageError
 from .._settings import Count, Side
 from .._types import Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulator_worker import Mario as Machine
 from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet
 
+#: The version that gym-super-mario-bros brings.
+EUROPE = "Europe (PAL)"
 #: What is known of the game's versions: SHA-1 of the ROM without its header → region.
 REGIONS = {
-    "0c4992fc08d2278697339d3b48066e7b5f943598": "Europe (PAL)",
+    "0c4992fc08d2278697339d3b48066e7b5f943598": EUROPE,
     "facee9c577a5262dbe33ac4930bb0b58c8c037f7": "World (NTSC)",
 }
-UNKNOWN = "unknown"
+#: What a run's notes call the region.
+VERSION = "version of the game"
 #: The header of a ROM file, and what it says of this game: banks of program and of pictures; no battery, no trainer, no
 #: memory controller, whose registers the saved state would lack.
 HEADER, PROGRAM, PICTURES = 16, 2, 1
-INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); it needs a C++ compiler."
+INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); nes-py needs a C++ compiler."
 
 
 class Mario(AbstractEmulatorTask):
@@ -84,20 +87,34 @@ class Mario(AbstractEmulatorTask):
         self.rom, self.skip, self.side, self.random_steps, self.grids = rom, skip, side, random_steps, ()
         self.spec = Spec((side, side, STACK), Discrete(len(Machine.ACTIONS)), horizon)
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("nes-py", "gym-super-mario-bros", "pillow")
+
     def require(self) -> None:
         library()
-        checked_rom(rom_path(self.rom))
+        if region(self.rom) in REGIONS.values():
+            return
+        # A file of the right size may be any game: only playing it tells.
+        try:
+            self.open(1).close()
+        except SimulatorError as error:
+            raise UsageError(f"task.rom = {str(rom_path(self.rom))!r}: {error}") from None
+
+    def notes(self) -> dict[str, str]:
+        return {VERSION: region(self.rom)}
 
     def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:
-        self.require()
-        settings = {"library": str(library()), "rom": str(rom_path(self.rom)), "skip": self.skip}
+        machine, rom = library(), rom_path(self.rom)
+        checked_rom(rom)
+        settings = {"library": str(machine), "rom": str(rom), "skip": self.skip}
         return EmulatorFleet("mario", settings, count, threads, 1, self.side, stacked)
 
 
 def region(rom: str | None = None) -> str:
-    """Which version of the game runs: Europe (PAL), World (NTSC), which the paper has, or unknown."""
-    body = checked_rom(rom_path(rom))[HEADER:]
-    return REGIONS.get(hashlib.sha1(body, usedforsecurity=False).hexdigest(), UNKNOWN)
+    """Which version of the game runs: Europe (PAL), World (NTSC), which the paper has, or an unknown one's digest."""
+    digest = hashlib.sha1(checked_rom(rom_path(rom))[HEADER:], usedforsecurity=False).hexdigest()
+    return REGIONS.get(digest, f"unknown (SHA-1 {digest})")
 
 
 def library() -> Path:
@@ -115,8 +132,8 @@ def rom_path(rom: str | None = None) -> Path:
     found = folder("gym_super_mario_bros", "the game of gym-super-mario-bros 7.4") / "_roms" / "super-mario-bros.nes"
     if not found.is_file():
         raise UsageError(
-            f"task 'mario': gym-super-mario-bros has no game ({found} is missing). Set rom to a file that you own, or "
-            f"install it again: {INSTALL}"
+            f"task 'mario': gym-super-mario-bros has no game ({found} is missing). Set task.rom to a file that you "
+            f"own, or install it again: {INSTALL}"
         )
     return found
 
@@ -134,14 +151,14 @@ def checked_rom(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"mario.rom = {str(path)!r}: cannot be read ({error.strerror}).") from None
+        raise UsageError(f"task.rom = {str(path)!r}: cannot be read ({error.strerror}).") from None
     if raw[:4] != b"NES\x1a":
-        raise UsageError(f"mario.rom = {str(path)!r}: not a ROM file: it does not begin with an iNES header.")
+        raise UsageError(f"task.rom = {str(path)!r}: not a ROM file: it does not begin with an iNES header.")
     program, pictures, low, high = raw[4:8].ljust(4, b"\0")
     same = (program, pictures, low & 0xFE, high & 0xF0) == (PROGRAM, PICTURES, 0, 0)
     if not same or len(raw) != HEADER + 16384 * PROGRAM + 8192 * PICTURES:
         raise UsageError(
-            f"mario.rom = {str(path)!r}: not Super Mario Bros., whose cartridge holds 32 KiB of program and 8 KiB of "
+            f"task.rom = {str(path)!r}: not Super Mario Bros., whose cartridge holds 32 KiB of program and 8 KiB of "
             f"pictures and nothing else; this file has {len(raw)} bytes and says {16 * program} and {8 * pictures} "
             f"KiB, memory controller {low >> 4 | high & 0xF0}."
         )

@@ -84,6 +84,9 @@ class NoisyRemote(AbstractTask):
         self.task, self.settings, self.grids = task, settings, task.grids
         self.spec = spec_with_remote(task.spec, settings)
 
+    def notes(self) -> Mapping[str, str]:
+        return self.task.notes()
+
     def reset(self, *, key: PRNGKey) -> Screen:
         return Screen(self.task.reset(key=key), jnp.zeros(self.settings.noise_dims))
 
@@ -190,8 +193,15 @@ class HostRemote(AbstractHostTask):
     def stops(self) -> bool:
         return self.task.stops
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return self.task.packages
+
     def require(self) -> None:
         self.task.require()
+
+    def notes(self) -> Mapping[str, str]:
+        return self.task.notes()
 
     def open(self, count: int, threads: int = 1) -> RemoteFleet:
         return RemoteFleet(self.task.open(count, threads), self.task.spec.action, self.settings)

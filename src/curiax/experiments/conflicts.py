@@ -13,7 +13,8 @@ CARS = (PLAIN, FROZEN, EVOLVING)
 class Conflict:
     """One such point; `setting` is the dotted name that decides it, `method` the only one that has it.
 
-    `tasks` are the only ones that it concerns, empty for all. What no setting decides says itself what is done: `ours`.
+    `tasks` are the only ones that it concerns, empty for all, `games` whether arcade games are among these. What no
+    setting decides says itself what is done: `ours`.
     """
 
     topic: str
@@ -22,13 +23,18 @@ class Conflict:
     setting: str
     method: str = ""
     tasks: tuple[str, ...] = ()
+    games: bool = True
     ours: str = ""
 
 
 CONFLICTS: tuple[Conflict, ...] = (
-    Conflict("entropy weight, control", "0.001", "0.01 in every README command", "ppo.entropy_weight"),
+    Conflict("entropy weight, control", "0.001", "0.01 in every README command", "ppo.entropy_weight", games=False),
     Conflict(
-        "entropy of a Gaussian policy", "–", "averaged over action dimensions, by a typo", "ppo.entropy_reduction"
+        "entropy of a Gaussian policy",
+        "–",
+        "averaged over action dimensions, by a typo",
+        "ppo.entropy_reduction",
+        games=False,
     ),
     Conflict(
         "headline coverage", "10 × 10 bins", "ceil without a clamp: 11 × 11 cells ÷ 100", "loop.coverage", tasks=CARS
@@ -44,10 +50,10 @@ CONFLICTS: tuple[Conflict, ...] = (
     Conflict("posterior's input", "s, a, s′", "the prior's hidden vector and s′", "method.posterior", "lbs"),
     Conflict("optimiser of the model: ε", "the policy's", "1e-8 instead of the policy's 1e-5", "learner.adam_epsilon"),
     Conflict("optimiser of the model: gradient norm", "the policy's", "not clipped", "learner.max_gradient_norm"),
-    Conflict("β", "0.1; 2 on stochastic tasks", "default 1, README as the paper", "method.beta", "lbs"),
+    Conflict("β", "0.1; 2 on stochastic tasks", "default 1, README as the paper", "method.beta", "lbs", games=False),
     Conflict("episode length", "–", "100", "task.horizon", tasks=CARS),
-    Conflict("rollout", "2048", "2048", "loop.rollout"),
-    Conflict("action that the model sees", "a", "the unclipped sample", "loop.model_action"),
+    Conflict("rollout", "2048", "2048", "loop.rollout", games=False),
+    Conflict("action that the model sees", "a", "the unclipped sample", "loop.model_action", games=False),
     Conflict("RND's target network", "–", "unused helper: one linear layer", "method.target", "rnd"),
 )
 

@@ -29,6 +29,8 @@ Seeds = Annotated[list[Seed], Field(min_length=1, max_length=65_536)]
 Settings = Annotated[dict[Name, Any], Field(max_length=4096)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Seconds = Annotated[float, Field(ge=0, lt=1e12)]
+#: What a task says of what is installed.
+Notes = Annotated[dict[Name, Text], Field(max_length=64)]
 Number = Annotated[float, Field(gt=-1e30, lt=1e30)]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -135,6 +137,7 @@ class Manifest(Said):
     grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
     #: What a task calls the two kinds of transitions whose bonuses it compares.
     compared: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
+    notes: Notes | None = None
     command: Text | None = None
     versions: Annotated[dict[Name, Text], Field(max_length=256)] | None = None
     platform: Text | None = None

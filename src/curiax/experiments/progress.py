@@ -28,6 +28,10 @@ class AbstractProgress(abc.ABC):
     def finish(self) -> None:
         """The run is over, finished or not."""
 
+    def note(self, text: str) -> None:
+        """Something to know about the run that has begun, as which version of a game is played; may be passed over."""
+        return None
+
     def say(self, text: str) -> None:
         """Something a person should hear at once."""
         print(f"curiax: {text}", file=sys.stderr, flush=True)
@@ -60,6 +64,9 @@ class Counted(AbstractProgress):
 
     def finish(self) -> None:
         self.inner.finish()
+
+    def note(self, text: str) -> None:
+        self.inner.note(text)
 
     def say(self, text: str) -> None:
         self.inner.say(text)
@@ -112,6 +119,9 @@ class Lines(AbstractProgress):
         line = f"{self._title}: step {step:,} of {self._steps:,}, {headline(latest, self._metric)}, {seconds:.1f} s"
         print(line, file=self._stream, flush=True)
 
+    def note(self, text: str) -> None:
+        print(f"{self._title}: {text}", file=self._stream, flush=True)
+
     def finish(self) -> None:
         pass
 
@@ -146,6 +156,9 @@ class Bar(AbstractProgress):
     def finish(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def note(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False)
 
     def say(self, text: str) -> None:
         self._bar.console.print(f"curiax: {text}", markup=False, highlight=False)

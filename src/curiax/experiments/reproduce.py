@@ -109,8 +109,9 @@ def require_game(suite: Suite, plan: Plan) -> None:
 def lead(suite: Suite, chosen: Sequence[Experiment]) -> str:
     """What was run, in a sentence or two: lines, seeds, steps, presets."""
     labels = list(dict.fromkeys(experiment.label for experiment in chosen))
+    where = ", ".join(suite.tasks) if suite.has_games else suite.title
     whole = set(labels) == {variant.label for variant in suite.variants}
-    summary = f"{suite.summary[0].upper()}{suite.summary[1:]}" if whole else f"{', '.join(labels)} on {suite.title}"
+    summary = f"{suite.summary[0].upper()}{suite.summary[1:]}" if whole else f"{', '.join(labels)} on {where}"
     sizes: dict[str, list[str]] = {}
     for plan in map(resolve, chosen):
         size = f"{len(plan.seeds)} seed{'s' if len(plan.seeds) > 1 else ''} of {plan.steps:,} steps"

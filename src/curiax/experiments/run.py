@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import Interrupted, NonFiniteError, OutOfMemoryError, SimulatorError, UsageError, unknown
+from .._errors import ContractError, Interrupted, NonFiniteError, OutOfMemoryError, SimulatorError, UsageError, unknown
 from .._types import Grid
 from ..envs import AbstractTask
 from ..train import devices
@@ -29,6 +30,7 @@ from .arrays import state_digest
 from .checkpoint import FINISHED, Checkpoints, joined
 from .interrupt import DONE, Stop, listening
 from .keeper import Keeper, meant
+from .manifest import Notes, complaint
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
@@ -115,10 +117,11 @@ def carry_out(
 ) -> RunResult:
     """Train what is left of a run, and keep the results if there is a place for them."""
     check(plan)
+    notes = notes_of(plan)
     with contextlib.ExitStack() as cleanup:
         # Without a place to save to, Ctrl-C ends the run as it ends any program.
         stop = Stop() if store is None else cleanup.enter_context(listening(progress.say))
-        metrics, facts, training = train(plan, store, progress, options, begun, stop)
+        metrics, facts, training = train(plan, notes, store, progress, options, begun, stop)
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
         manifest = describe(plan, facts)
@@ -166,6 +169,16 @@ def check(plan: Plan) -> None:
         check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
 
 
+def notes_of(plan: Plan) -> dict[str, str]:
+    """What the task says of what is installed, fit for a manifest."""
+    told = plan.setup.task.notes()
+    try:
+        return TypeAdapter(Notes).validate_python(dict(told), strict=True)
+    except (TypeError, ValueError) as error:
+        why = complaint(error) if isinstance(error, ValidationError) else str(error)
+        raise ContractError(f"notes() of task {plan.task_entry.name!r} must map names to texts: {why}.") from None
+
+
 @contextlib.contextmanager
 def telling_of_memory(plan: Plan) -> Iterator[None]:
     """Say what to lower where a device has too little memory."""
@@ -185,6 +198,7 @@ def telling_of_memory(plan: Plan) -> Iterator[None]:
 
 def train(
     plan: Plan,
+    notes: Mapping[str, str],
     store: Checkpoints | None,
     progress: AbstractProgress,
     options: RunOptions,
@@ -192,7 +206,7 @@ def train(
     stop: Stop,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Training]:
     """The metrics `[S, K]` of all seeds, the layout and timings since `begun`, and what was trained."""
-    session = Session(plan, begun)
+    session = Session(plan, begun, notes)
     title = f"{plan.experiment.label or plan.method_entry.name} on {plan.task_entry.name}"
     per_iteration = plan.steps // plan.iterations
     with contextlib.ExitStack() as cleanup:
@@ -205,6 +219,8 @@ def train(
         cleanup.callback(progress.finish)
         cleanup.enter_context(telling_of_memory(plan))
         progress.start(title, plan.iterations, plan.steps)
+        for name, text in notes.items():
+            progress.note(f"{name}: {text}")
         training = Training(plan, layout)
         cleanup.callback(training.close)
         keeper = Keeper(store, options.checkpoint_seconds, meant(training.snapshot().arrays), skip=plan.setup.mask)

@@ -19,19 +19,17 @@ from .spec import Plan
 from .step import Snapshot
 from .training import possible_layout
 
-#: What decides the bits of a run on the host, beside the packages below.
-SIMULATORS = ("mujoco", "gymnasium", "numba")
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "polars")
-#: What must not change in the middle of a run.
-DECISIVE = {*PACKAGES, *SIMULATORS} - {"polars"}
+#: What may change in the middle of a run.
+HARMLESS = {"python", "polars"}
 
 
 class Session:
     """One process's share of a run: its facts, added to those of the sessions before."""
 
-    def __init__(self, plan: Plan, begun: float) -> None:
-        self._plan, self._begun = plan, begun
-        self.versions = {name: version for name, version in installed(plan).items() if name in DECISIVE}
+    def __init__(self, plan: Plan, begun: float, notes: Mapping[str, str]) -> None:
+        self._plan, self._begun, self._notes = plan, begun, dict(notes)
+        self.versions = {name: version for name, version in installed(plan).items() if name not in HARMLESS}
         self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._before: Mapping[str, Any] = {}
         self._continued: list[dict[str, Any]] = []
@@ -44,7 +42,7 @@ class Session:
         Refuses conditions that would change the last bits, unless that is allowed.
         """
         layout = possible_layout(self._plan, snapshot.facts["layout"])
-        drift = drifted(snapshot.facts, self.versions, layout)
+        drift = drifted(snapshot.facts, self.versions, self._notes, layout)
         if drift and not allow_drift:
             raise CheckpointError(
                 f"this run was begun under other conditions ({', '.join(drift)}): continued here, its last bits would "
@@ -61,7 +59,7 @@ class Session:
         self._ready, self._busy = time.perf_counter(), time.process_time()
 
     def facts(self) -> dict[str, Any]:
-        """Times of all sessions so far."""
+        """Times of all sessions so far, and what the task notes."""
         seconds = self._before.get("seconds", {"start": 0.0, "train": 0.0, "cpu": 0.0})
         # CPU time beside wall-clock: on a shared machine only the former compares methods.
         spent = {
@@ -74,6 +72,7 @@ class Session:
             "seconds": {name: round(seconds[name] + value, 3) for name, value in spent.items()},
             "continued": self._continued,
             "on_nonfinite": self._choices,
+            "notes": self._notes,
         }
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
@@ -84,17 +83,21 @@ class Session:
         )
 
 
-def drifted(before: Mapping[str, Any], versions: Mapping[str, str], layout: int) -> list[str]:
+def drifted(before: Mapping[str, Any], versions: Mapping[str, str], notes: Mapping[str, str], layout: int) -> list[str]:
     """What is not as it was when a checkpoint was made, and decides the last bits."""
-    pairs = [(name, before["versions"].get(name), versions.get(name)) for name in {**before["versions"], **versions}]
+    # Checkpoints of runs that were begun before there were notes have none.
+    now = {"versions": versions, "notes": notes if "notes" in before else {}}
+    then = {kind: before.get(kind, {}) for kind in now}
+    pairs = [(name, then[k].get(name), now[k].get(name)) for k in now for name in {**then[k], **now[k]}]
     pairs += [("devices", before["layout"], layout), ("platform", before["platform"], jax.default_backend())]
     return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
 
 
 def installed(plan: Plan) -> dict[str, str]:
     """The versions of whatever decides the bits of a run."""
-    versions = {"python": platform.python_version()}
-    for name in (*PACKAGES, *(SIMULATORS if isinstance(plan.setup.task, AbstractHostTask) else ())):
+    versions, task = {"python": platform.python_version()}, plan.setup.task
+    # Numba computes the statistics of observations on the host.
+    for name in (*PACKAGES, *(("numba", *task.packages) if isinstance(task, AbstractHostTask) else ())):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from .._errors import CheckpointError, OutputError
 from .._files import digest, digest_of_json, read_bytes, read_json
 from .arrays import array_digest, read_arrays
-from .manifest import Digest, Name, Said, Seconds, checked
+from .manifest import Digest, Name, Notes, Said, Seconds, checked
 from .options import OnNonfinite
 
 FORMAT = "curiax-checkpoint-2"
@@ -83,6 +83,7 @@ class FactsSaid(Said):
     layout: Annotated[int, Field(ge=1, le=65_536)]
     lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
     versions: dict[str, str]
+    notes: Notes = Field(default_factory=dict)
     platform: Name
     started: Name
     seconds: SecondsSaid

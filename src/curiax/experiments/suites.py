@@ -18,6 +18,11 @@ ARCADE = (*(f"{ATARI}{game}" for game in PAPER), MARIO)
 SIX = ("lbs", "disagreement", "icm", "rnd", "vime", "random")
 
 
+def score_name(task: str) -> str:
+    """What the sum of a game's rewards is called: Mario has a score of his own on the screen, which is another."""
+    return "distance" if task == MARIO else "score"
+
+
 @dataclass(frozen=True)
 class Variant:
     """A line of a table: a method with what is changed about it, under a label."""

@@ -478,10 +478,15 @@ def cost_tables(records: Sequence[Record], labels: Sequence[str]) -> tuple[Table
     lengths = {record.task: record.budget for record in records}
     groups = [[r for r in records if lengths[r.task] == length] for length in dict.fromkeys(lengths.values())]
     machine = sorted({str(r.facts.get("platform")) for r in records})
+    games = (
+        " Of games CPU time is without their emulators, which are processes of their own."
+        if any(record.plays for record in records)
+        else ""
+    )
     note = (
         f"Measured while these runs trained ({'; '.join(machine)}), compilation left out; a run is all its seeds. "
-        f"Relative cost is of CPU time, which compares methods even on a busy machine; wall-clock does not. Paper, "
-        f"relative to RND: {COST_SOURCE}{paper_minutes(records)}."
+        f"Relative cost is of CPU time, which compares methods even on a busy machine; wall-clock does not.{games} "
+        f"Paper, relative to RND: {COST_SOURCE}{paper_minutes(records)}."
     )
     tables = []
     for group in groups:
@@ -540,7 +545,7 @@ def choices_tables(records: Sequence[Record]) -> tuple[Table, ...]:
     for conflict in (*CONFLICTS, *MUJOCO_CONFLICTS):
         values: dict[str, list[str]] = {}
         for record in records:
-            if conflict.tasks and record.task not in conflict.tasks:
+            if (conflict.tasks and record.task not in conflict.tasks) or (record.plays and not conflict.games):
                 continue
             if not conflict.setting:
                 values = {conflict.ours: []}
@@ -562,8 +567,8 @@ def plain(value: Any) -> str:
 
 
 def runs_tables(records: Sequence[Record]) -> tuple[Table, ...]:
-    """What was run, with the command that runs it again."""
-    lines = []
+    """What was run, with the command that runs it again; what the tasks noted, where one did."""
+    lines, noted = [], any(record.notes for record in records)
     for record in records:
         versions = record.facts.get("versions") or {}
         lines.append(
@@ -578,12 +583,13 @@ def runs_tables(records: Sequence[Record]) -> tuple[Table, ...]:
                         f"{record.budget:,}",
                         record.facts["run_id"],
                         ", ".join(f"{name} {versions[name]}" for name in ("python", "jax") if name in versions),
+                        *(["; ".join(f"{name}: {text}" for name, text in record.notes.items())] if noted else []),
                         run_command(record),
                     ),
                 )
             )
         )
-    header = ("", "task", "preset", "seeds", "steps", "run", "versions", "run it again")
+    header = ("", "task", "preset", "seeds", "steps", "run", "versions", *(["notes"] if noted else []), "run it again")
     return (Table("Runs", header, tuple(lines)),)
 
 

@@ -200,8 +200,11 @@ def draw_game_axis(axis: Any, shown: Sequence[Series], title: str, words: str) -
     axis.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
     values = [v for series in shown for v in (*series.mean, *series.low, *series.high) if np.isfinite(v)]
-    if values and min(values) >= 0:
-        axis.set_ylim(*((0, None) if max(values) > 0 else (-0.04, 1)))
+    if not values:
+        axis.set_yticks([])
+        axis.text(0.5, 0.5, "no episode has ended", transform=axis.transAxes, ha="center", color="#555")
+    elif min(values) >= 0:
+        axis.set_ylim(*((0, 1.05 * max(values)) if max(values) > 0 else (-0.04, 1)))
     axis.grid(axis="y", color="#dddddd", linewidth=0.6)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..envs.mario import EUROPE, VERSION
 from ..experiments.published import ARCADE_SOURCE, ARCADE_STEPS, SCORE, reference
-from ..experiments.suites import MARIO
+from ..experiments.suites import MARIO, score_name
 from . import statistics
 from .content import Cell, Notice, Table
 from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, in_the_end
@@ -26,10 +27,9 @@ VERDICTS = {
 }
 OTHER_MARIO = (
     "Super Mario Bros.: the score is the distance in pixels, the furthest scroll of each level. The authors' ROM is "
-    "the Japanese and American version (NTSC); {ours}. Their distances are shown but not compared with."
+    "the Japanese and American version, World (NTSC). {ours} The authors' distances are shown but not compared with."
 )
-EUROPEAN = "ours is the European one (PAL), in which Mario moves further in each frame"
-OWN_ROM = "these runs had a ROM of the user's own (`task.rom`)"
+EUROPEAN = "In the European one Mario moves further in each frame."
 
 
 def games_of(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -52,11 +52,30 @@ def game_notices(records: Sequence[Record]) -> tuple[Notice, ...]:
         found.append(
             Notice("note", f"What was run: {told}. A full run is {ARCADE_STEPS / 1e6:.0f} M steps of the agent.")
         )
+    early = [f"{record.label} on {task_title(record.task)}" for record in by_task(records) if not scores_known(record)]
+    if early:
+        told = f"No score yet for {', '.join(early)}: a seed has not finished an episode. More steps are needed."
+        found.append(Notice("warning", told))
     mario = games_of(records).get(MARIO)
     if mario:
-        owned = any(record.facts["identity"]["settings"].get("task.rom") for record in mario)
-        found.append(Notice("warning", OTHER_MARIO.format(ours=OWN_ROM if owned else EUROPEAN)))
+        found.append(Notice("warning", OTHER_MARIO.format(ours=versions_of_mario(mario))))
     return tuple(found)
+
+
+def versions_of_mario(records: Sequence[Record]) -> str:
+    """Which versions of the game were played, as the runs themselves say it."""
+    lines: dict[str, list[str]] = {}
+    for record in records:
+        lines.setdefault(record.notes.get(VERSION, ""), []).append(record.label)
+    told = [f"{', '.join(labels)}: {version or 'it is not known which'}." for version, labels in lines.items()]
+    if len(lines) == 1:
+        told = [f"Ours is {version}." if version else "These runs do not say which they had." for version in lines]
+    return " ".join([*told, *([EUROPEAN] if EUROPE in lines else [])])
+
+
+def scores_known(record: Record) -> bool:
+    """Whether every seed has finished an episode."""
+    return bool(np.isfinite(in_the_end(record)).all())
 
 
 def game_tables(records: Sequence[Record], table: Sequence[Row]) -> tuple[Table, ...]:
@@ -77,8 +96,7 @@ def game_tables(records: Sequence[Record], table: Sequence[Row]) -> tuple[Table,
 def game_table(records: Sequence[Record], rows: dict[Any, Row], task: str) -> Table:
     """Score, what the authors' LBS had at the same steps and in the end, and what was played."""
     theirs, ends = reference(task), sorted({record.budget for record in records})
-    score = "distance in the end" if task == MARIO else "score in the end"
-    header = ["", score]
+    header = ["", f"{score_name(task)} in the end"]
     if theirs is not None:
         header += ["authors' LBS at the same steps", "verdict", f"authors' LBS at {ARCADE_STEPS / 1e6:.0f} M"]
     counted = any((task, record.label, ROOMS_VISITED) in rows for record in records)
@@ -131,14 +149,14 @@ def with_spread(task: str, steps: int) -> str:
 
 
 def game_statistics(records: Sequence[Record], reference: str) -> tuple[Table, ...]:
-    """Of each game: robust means, and who beats whom."""
-    return tuple(statistics_table(here, task, reference) for task, here in games_of(records).items())
+    """Of each game with scores: robust means, and who beats whom."""
+    games = games_of([record for record in records if record.plays and scores_known(record)])
+    return tuple(statistics_table(here, task, reference) for task, here in games.items())
 
 
 def statistics_table(records: Sequence[Record], task: str, reference: str) -> Table:
-    """One game's; a line of which a seed has not finished an episode is left out."""
+    """One game's."""
     ends = {record.label: in_the_end(record) for record in records}
-    ends = {label: values for label, values in ends.items() if np.isfinite(values).all()}
     base = ends.get(reference)
     lines = []
     for label, values in ends.items():
@@ -150,10 +168,11 @@ def statistics_table(records: Sequence[Record], task: str, reference: str) -> Ta
         cells = [Cell(label), Cell(bracketed(statistics.iqm(values), middle, digits(float(values.mean()))))]
         cells += [Cell(f"{number(values.min(), 1)} to {number(values.max(), 1)}")]
         lines.append((*cells, *([Cell(better)] if base is not None else [])))
-    header = ("", "IQM of the score", "lowest and highest run")
+    word = score_name(task)
+    header = ("", f"IQM of the {word}", "lowest and highest run")
     header += (f"P(better than {reference})",) if base is not None else ()
     note = (
-        "Score in the end. IQM: mean of the middle half of the seeds. "
+        f"{word.capitalize()} in the end. IQM: mean of the middle half of the seeds. "
         + (
             f"P: chance that a run of the line beats a run of {reference}, ties counting half. "
             if base is not None
@@ -161,4 +180,4 @@ def statistics_table(records: Sequence[Record], task: str, reference: str) -> Ta
         )
         + f"Brackets: 95 % intervals; {BRACKETS}."
     )
-    return Table(f"{task_title(task)}: score", header, tuple(lines), note)
+    return Table(f"{task_title(task)}: {word}", header, tuple(lines), note)

@@ -22,6 +22,7 @@ from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
+from ..experiments.presets import PRESETS
 from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
 
@@ -87,8 +88,9 @@ class Record:
 
     @property
     def published_as(self) -> str | None:
-        """The method whose published numbers it can stand beside; None for one with changed settings."""
-        return None if self.facts["experiment"]["settings"] else self.method
+        """The method whose published numbers it can stand beside; None for one with changed or smaller settings."""
+        smaller = self.preset in PRESETS and PRESETS[self.preset].above
+        return None if self.facts["experiment"]["settings"] or smaller else self.method
 
     @property
     def preset(self) -> str:
@@ -111,6 +113,11 @@ class Record:
     def lost(self) -> Mapping[int, str]:
         """The seeds whose simulation was lost, and what was said of it."""
         return {int(seed): why for seed, why in (self.facts.get("lost") or {}).items()}
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What the task said of what was installed where the run was made."""
+        return self.facts.get("notes") or {}
 
     @property
     def budget(self) -> int:
@@ -216,7 +223,7 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
-    facts |= {name: dict(manifest[name]) for name in ("lost", "masked") if manifest.get(name)}
+    facts |= {name: dict(manifest[name]) for name in ("lost", "masked", "notes") if manifest.get(name)}
     facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
     return Record(facts, steps[at], curves, steps[moments], maps)
 

@@ -249,6 +249,9 @@ class PoisonedTask(AbstractTask):
     def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
         return self.task.unlearnable(action)
 
+    def notes(self) -> Mapping[str, str]:
+        return self.task.notes()
+
     def probe(self) -> Probe | None:
         probe = self.task.probe()
         if probe is None:
@@ -278,8 +281,15 @@ class PoisonedHostTask(AbstractHostTask):
     def stops(self) -> bool:
         return self.task.stops
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return self.task.packages
+
     def require(self) -> None:
         self.task.require()
+
+    def notes(self) -> Mapping[str, str]:
+        return self.task.notes()
 
     def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
         return self.task.unlearnable(action)

@@ -15,9 +15,10 @@ from .._errors import OutputError, UsageError
 from ..envs import AbstractAnyTask, AbstractEmulatorTask
 from ..experiments import folder, saved
 from ..experiments.spec import Plan
+from ..experiments.suites import score_name
 from ..train import devices
 from . import film
-from .play import Tell, inside_of, play, score_name
+from .play import Tell, inside_of, play
 
 #: Steps to watch of a task whose episodes may never end.
 ENDLESS = 1000
@@ -95,8 +96,8 @@ def watch(
     film.encode(reel, Path(out), fps or speed(plan.setup.task), lambda done: tell("encoding", done, len(reel)))
     last = np.flatnonzero([*reel.ended[:-1], True])
     scores = () if reel.score is None else tuple(reel.score[last].tolist())
-    names, called = (plan.task_entry.name, plan.method_entry.name), score_name(inside_of(plan.setup.task))
-    return Watched(Path(out), *names, seed, reel.bonus, len(last), notice, scores, called)
+    task, method = plan.task_entry.name, plan.method_entry.name
+    return Watched(Path(out), task, method, seed, reel.bonus, len(last), notice, scores, score_name(task))
 
 
 def speed(task: AbstractAnyTask) -> int:

@@ -45,7 +45,9 @@ class Strip:
     """The bonus of a whole clip as a filled curve: solid as far as it has been played, pale beyond, a line at now.
 
     It begins at 0, but where the bonus never falls to half of its largest it begins near its lowest: nothing could be
-    seen of its course otherwise. Then the caption has the range.
+    seen of its course otherwise. Then the caption has the range. For the same reason it ends low where a few steps pay
+    many times what all the others do, as the first steps of a game, whose older frames are black; the caption says so
+    in these steps.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Strip:
         self._decimals = 3 - math.ceil(math.log10(most)) if most > 0 else 3
         low, high = float(bonus.min()), float(bonus.max())
         self._cut = high / 2 < low < 0.999 * high
-        self._range = (low - 0.15 * (high - low) if self._cut else min(0.0, low), max(0.0, high))
+        usual = float(np.quantile(bonus, 0.9))
+        most_shown = 2 * usual if 0 < usual < high / 10 else high
+        self._range = (low - 0.15 * (high - low) if self._cut else min(0.0, low), max(0.0, most_shown))
         self._pale, self._solid = self._curve(0.28, 0.5), self._curve(0.85, 1.0)
 
     def _across(self, step: int) -> float:
@@ -85,7 +89,7 @@ class Strip:
         pen = ImageDraw.Draw(image)
         low, high = self._range
         top, bottom = self._top * FINE, (self._height - self._margin) * FINE
-        heights = bottom - (self._bonus - low) / ((high - low) or 1.0) * (bottom - top)
+        heights = bottom - (np.minimum(self._bonus, high) - low) / ((high - low) or 1.0) * (bottom - top)
         floor = bottom - (max(0.0, low) - low) / ((high - low) or 1.0) * (bottom - top)
         for step in np.flatnonzero(self._ended[:-1]) + 1:
             x = self._across(int(step)) * FINE
@@ -111,6 +115,8 @@ class Strip:
             said = f"episode {len(before) + 1}, {said}"
         if played:
             said += f" · bonus {self._number(self._bonus[played - 1])}"
+            if self._bonus[played - 1] > max(0.0, self._range[1]):
+                said += " (above the strip)"
         if played and self._cut:
             said += f" ({self._number(self._bonus.min())}–{self._number(self._bonus.max())})"
         if self._score is not None:

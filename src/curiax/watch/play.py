@@ -18,12 +18,13 @@ from jaxtyping import Array
 from .._errors import NonFiniteError, SimulatorError
 from .._types import Transition
 from ..agents import Uniform
-from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask, Mario
+from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask
 from ..envs.gymnasium_task import GymnasiumTask
 from ..envs.remote import HostRemote, RemoteFleet
 from ..experiments import saved
 from ..experiments.paying import Scorer
 from ..experiments.spec import Plan
+from ..experiments.suites import score_name
 from ..report.looks import look
 from . import film
 
@@ -132,11 +133,6 @@ class HostWorld(AbstractWorld):
 def inside_of(task: AbstractAnyTask) -> AbstractAnyTask:
     """The task itself, where a remote is put around it."""
     return task.task if isinstance(task, HostRemote) else task
-
-
-def score_name(task: AbstractAnyTask) -> str:
-    """What the sum of a game's rewards is called: Mario has a score of his own on the screen, which is another."""
-    return "distance" if isinstance(task, Mario) else "score"
 
 
 def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
@@ -284,6 +280,6 @@ def play(
         raise NonFiniteError(f"NaN or infinity in the bonus of method {method!r}: there is nothing to show.")
     inside, over_at = inside_of(setup.task), np.asarray(ended)
     score = np.asarray(scores) if isinstance(inside, AbstractEmulatorTask) else None
-    called = score_name(inside)
-    strip = film.Strip(bonus, over_at, f"{name} · {method} · seed {seed}", colour, width, below, score, called)
+    title = f"{name} · {method} · seed {seed}"
+    strip = film.Strip(bonus, over_at, title, colour, width, below, score, score_name(name))
     return Reel(pictures, bonus, over_at, strip, size, score)
