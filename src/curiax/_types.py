@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ __all__ = [
     "Film",
     "Grid",
     "PRNGKey",
+    "Pixels",
     "Rollout",
     "Scalar",
     "Spec",
@@ -250,11 +251,30 @@ class Transition(eqx.Module):
         return self.terminated | self.truncated
 
 
+class Pixels(NamedTuple):
+    """How the pixels of large images are standardised: a mean for each, one deviation for all.
+
+    The deviation is the mean over pixels of their own deviations. Both are measured once and then stand still.
+    """
+
+    mean: Any
+    deviation: Any
+
+    @staticmethod
+    def plain(shape: tuple[int, ...]) -> Pixels:
+        """Statistics that leave pixels of 0..1 as they are, to the bit."""
+        return Pixels(jnp.zeros(shape), jnp.ones(()))
+
+    def standardised(self, pixels: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Pixels as networks see them."""
+        return (pixels - self.mean) / (self.deviation + 1e-8)
+
+
 class Film(eqx.Module):
     """The frames of a rollout, and how an observation is made of some of them.
 
     In a rollout with a film an observation is the numbers of its frames, the newest last, −1 for black. What agents and
-    methods see of it is (o − mean) / (deviation + 1e-8): a mean for each pixel, one deviation for all of them.
+    methods see of it is standardised as `Pixels` says.
     """
 
     frames: UInt8[Array, "count height width"]
@@ -270,7 +290,8 @@ class Film(eqx.Module):
 
     def standardised(self, pixels: UInt8[Array, "height width stack"]) -> Float[Array, "height width stack"]:
         """Pixels as networks see them."""
-        return ((pixels.astype(jnp.float32) - self.mean) / (self.deviation + 1e-8)).astype(self.kind)
+        seen = Pixels(self.mean, self.deviation).standardised(pixels.astype(jnp.float32))
+        return seen.astype(self.kind)
 
 
 class Rollout(eqx.Module):

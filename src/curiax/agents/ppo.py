@@ -24,7 +24,7 @@ from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Pos
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
-from ..curiosity.encoders import CNN, SMALL, stack_for
+from ..curiosity.encoders import CNN, large_image
 from ..nn import MLP, Linear, generator, orthogonal
 from ._base import AbstractAgent, HostActor
 
@@ -157,11 +157,6 @@ class VisionPolicy(eqx.Module):
 
 
 AnyPolicy = Policy | VisionPolicy
-
-
-def large_image(spec: Spec) -> bool:
-    """Whether observations are images that the arcade games' convolutions can work on."""
-    return spec.image and stack_for(spec) is not SMALL
 
 
 #: One time step in so many of a game's is looked at again after an update.

@@ -79,6 +79,11 @@ def stack_for(spec: Spec) -> Stack:
     return NATURE if side >= 64 else EARLY if side >= 36 else SMALL
 
 
+def large_image(spec: Spec) -> bool:
+    """Whether observations are images that the arcade games' convolutions can work on."""
+    return spec.image and stack_for(spec) is not SMALL
+
+
 def feature_count(spec: Spec) -> int:
     """How many numbers stand for an observation: a vector's entries, or an image's features."""
     return stack_for(spec).features if spec.image else spec.obs_size

@@ -39,7 +39,7 @@ from .._settings import Count, NonNegative
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import MLP, Linear, Source, generator, join, softplus
 from ._base import AbstractCuriosity, Memory, Terms
-from .encoders import SMALL, Eye, Mirror, activation_for, default_width, feature_count, stack_for
+from .encoders import Eye, Mirror, activation_for, default_width, feature_count, large_image
 from .features import Target
 
 
@@ -124,7 +124,7 @@ class LBS(AbstractCuriosity):
         inputs = (width if posterior == "trunk" else seen) + self.next_eye.size
         self.posterior_trunk = MLP([inputs, width, width], key=rng, activation=activation, activate_last=True)
         self.posterior_head = GaussianHead(width, latents, key=rng)
-        mirrored = decoder == "mirror" or (decoder is None and drawn and stack_for(spec) is not SMALL)
+        mirrored = decoder == "mirror" or (decoder is None and drawn and large_image(spec))
         self.reconstruction = Mirror(spec, latents, key=rng) if mirrored else Linear(latents, self.target.size, key=rng)
         self.latents, self.spec, self.beta, self.bonus, self.posterior = latents, spec, beta, bonus, posterior
 

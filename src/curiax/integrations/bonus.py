@@ -26,8 +26,9 @@ from .._errors import NonFiniteError, UsageError
 from .._settings import checked, defaults
 from .._sound import COMPUTED, LIMIT
 from .._stats import Moments
-from .._types import Box, Spec, Transition
+from .._types import Box, Pixels, Spec, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
+from ..curiosity.encoders import large_image
 from ..experiments.paying import MOST_MEMORY
 from ..experiments.registry import find_method
 from ..experiments.spec import plain
@@ -76,7 +77,10 @@ class Bonus:
         learner: how the model is trained and its bonus scaled, as `curiax.LearnerSettings` or a mapping of its fields;
             with `scale` False the bonus is paid raw.
         normalise_obs: standardise vector observations by the statistics of those seen, and clip them to ±10. They, like
-            the scale of the bonus, change in `update` and `calibrate` only.
+            the scale of the bonus, change in `update` and `calibrate` only. Large images (sides of at least 36) are
+            standardised as in arcade training, by a mean for each pixel and one deviation for all: measured once, by
+            `calibrate` or in the first `update`, and not clipped. Until then, and always those of smaller ones, pixels
+            are only scaled to 0..1.
         horizon: time limit of an episode in steps, where there is one: methods with an episodic memory make it so long.
         waiting: how many transitions are kept for the next `update`; beyond it the oldest go, with a warning.
         settings: settings of the method, as `beta=2.0`.
@@ -108,9 +112,10 @@ class Bonus:
             raise UsageError(f"normalise_obs = {normalise_obs!r}: must be True or False.")
         self.horizon = None if horizon is None else count("horizon", horizon)
         self.learner = learner_of(learner)
-        # An image's pixels are scaled by their bounds; it is features of it that are standardised.
-        self.normalise_obs = bool(normalise_obs) and self._observations.kind != "image"
         self.spec = Spec(self._observations.shape, self._actions.known, self.horizon)
+        # A small image's pixels are only scaled by their bounds, as in training; it is features that are standardised.
+        large, shape = large_image(self.spec), self.spec.obs_shape
+        self.normalise_obs = bool(normalise_obs) and (large or self._observations.kind != "image")
         given = {name.removeprefix("method."): value for name, value in entry.settings.items()}
         self.settings = {**defaults(entry.cls), **checked(entry.cls, {**given, **settings}, f"method {entry.name!r}")}
         self._root = jax.random.key(np.uint32(self.seed))
@@ -118,10 +123,13 @@ class Bonus:
         self._refuse_memories(model)
         check_method_shapes(model, self.spec, entry.name)
         learning = Learner(self.learner)
+        stats = (
+            Pixels.plain(shape) if self.normalise_obs and large else Moments.start(shape if self.normalise_obs else ())
+        )
         state = BonusState(
             model,
             learning.start(model, self._example()),
-            Moments.start(self.spec.obs_shape if self.normalise_obs else ()),
+            stats,
             jnp.zeros((), bool),
             jnp.zeros((), jnp.int32),
         )
@@ -307,9 +315,13 @@ class Bonus:
     def calibrate(self, obs: Any) -> None:
         """Let the statistics of observations start with these, before the first bonus is paid.
 
-        Of images, the scale of the features that some methods predict; it is measured once, so a second call changes
-        nothing. Without this call the statistics start with what is seen until the first update, and the bonuses until
-        then are paid for observations as they come.
+        Of images it is measured once how the pixels of large ones are standardised, and the features that some methods
+        predict; a second call changes nothing. Without this call the statistics start with what is seen until the first
+        update, and the bonuses until then are paid for observations as they come.
+
+        Large images in which nothing moves are refused: divided by a deviation of next to nothing, the first one that
+        differs would be enormous. An update that has seen nothing else leaves pixels as they are, and the next one
+        measures them.
 
         Args:
             obs: observations `[N, ...]` or `[T, N, ...]` of this or another number of environments, as of some random
@@ -327,8 +339,15 @@ class Bonus:
         kept = self._observations.read("obs", flat, np.ones(len(flat), bool))
         length = rounded(len(kept))
         index, where = np.arange(length) % len(kept), np.arange(length) < len(kept)
-        self._arrays = self._programs.calibrate(self._memory, self._arrays, kept[index], where)
-        self._asked = None
+        arrays = self._programs.calibrate(self._memory, self._arrays, kept[index], where)
+        state = self._frame.whole(arrays, self._memory)
+        if isinstance(state.obs_stats, Pixels) and not state.calibrated:
+            raise UsageError(
+                "obs: nothing moves in these images, so their pixels have no deviation to be standardised by; nothing "
+                "was changed. Give some random steps, or leave calibrate() out: the first update() that has seen "
+                "something move measures it."
+            )
+        self._arrays, self._asked = arrays, None
 
     @one_at_a_time
     def forget(self, which: Any = None) -> None:

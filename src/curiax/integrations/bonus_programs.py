@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -12,11 +13,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from .._sound import all_within
 from .._stats import Moments
-from .._types import PRNGKey, Transition
+from .._types import Pixels, PRNGKey, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, score
 from ..train.devices import compiler_options
 from . import spaces
@@ -24,6 +25,11 @@ from .spaces import Actions, Observations
 
 #: Standardised observations are clipped here, and this is added to their variance, as in training.
 OBS_CLIP, OBS_EPSILON = 10.0, 1e-8
+#: Images of 0..1 with a smaller deviation, that of one blinking pixel in 5,000, show nothing that moves: divided by it,
+#: the first one that differs would be enormous.
+STILL = 1e-4
+#: So many images are measured at once: thousands of large ones would fill the memory.
+TOGETHER = 64
 
 
 class BonusState(eqx.Module):
@@ -31,8 +37,9 @@ class BonusState(eqx.Module):
 
     model: AbstractCuriosity
     learner: LearnerState
-    obs_stats: Moments
-    #: Whether a method's features of images were standardised already.
+    #: Of vectors running statistics; of large images those of their pixels.
+    obs_stats: Moments | Pixels
+    #: Whether what is measured once was measured: the pixels of large images, a method's features of images.
     calibrated: Bool[Array, ""]
     updates: Int[Array, ""]
 
@@ -104,11 +111,13 @@ class Frame:
         memory = [arrays[place] for place in self.memories]
         return [array for place, array in enumerate(arrays) if place not in self.memories], memory
 
-    def normalised(self, stats: Moments, obs: Float[Array, "..."]) -> Float[Array, "..."]:
+    def normalised(self, stats: Moments | Pixels, obs: Float[Array, "..."]) -> Float[Array, "..."]:
         """Observations as the method sees them."""
+        if isinstance(stats, Pixels):
+            return stats.standardised(obs)
         return stats.normalise(obs, OBS_EPSILON, OBS_CLIP) if self.normalise else obs
 
-    def seen(self, stats: Moments, steps: Steps) -> Transition:
+    def seen(self, stats: Moments | Pixels, steps: Steps) -> Transition:
         """The transitions as the method sees them."""
         obs, next_obs = (self.normalised(stats, self.observations.seen(x)) for x in (steps.obs, steps.next_obs))
         action, reward = self.actions.taken(steps.action), jnp.zeros(steps.valid.shape)
@@ -168,23 +177,38 @@ def programs(frame: Frame) -> Programs:
         same = jax.vmap(state.model.caught_up)(older, state.learner.memory)
         return pay(jax.tree.leaves(same), arrays, root, steps)[0], told
 
-    def standardised(state: BonusState, obs: Float[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
+    def measured(state: BonusState, kept: Shaped[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
+        """The state with what is measured once; as it was where large images show nothing that moves."""
+        model, stats, moved = state.model, state.obs_stats, jnp.ones((), bool)
+        if isinstance(stats, Pixels):
+            stats = pixels_of(frame.observations, kept, where)
+            moved = stats.deviation > STILL
+        if model.calibrates:
+            obs = frame.normalised(stats, frame.observations.seen(kept))
+            # One that counts stands in for each that does not.
+            model = model.calibrated(jnp.where(spaces.spread(where, obs), obs, obs[jnp.argmax(where)]))
+        model, stats = jax.tree.map(
+            lambda new, old: jnp.where(moved, new, old).astype(old.dtype) if eqx.is_array(new) else new,
+            (model, stats),
+            (state.model, state.obs_stats),
+        )
+        return replace(state, model=model, obs_stats=stats, calibrated=moved)
+
+    def standardised(state: BonusState, kept: Shaped[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
         """The state that has seen these observations, but not learnt from them.
 
-        `where` names those that count; the others repeat them. What a method measures once, as the scale of an image's
-        features, it measures on the first observations there are.
+        `where` names those that count; the others repeat them.
         """
-        if frame.normalise:
-            return replace(state, obs_stats=state.obs_stats.merge(obs, where))
-        if not state.model.calibrates:
+        if frame.normalise and isinstance(state.obs_stats, Moments):
+            return replace(state, obs_stats=state.obs_stats.merge(frame.observations.seen(kept), where))
+        if not (state.model.calibrates or isinstance(state.obs_stats, Pixels)):
             return state
-        # One that counts stands in for each that does not.
-        shown = jnp.where(spaces.spread(where, obs), obs, obs[jnp.argmax(where)])
-        fresh = state.model.calibrated(shown)
-        model = jax.tree.map(
-            lambda new, old: jnp.where(state.calibrated, old, new) if eqx.is_array(new) else new, fresh, state.model
+        # What was measured once costs nothing any more.
+        before, static = eqx.partition(state, eqx.is_array)
+        after = jax.lax.cond(
+            state.calibrated, lambda: before, lambda: eqx.filter(measured(state, kept, where), eqx.is_array)
         )
-        return replace(state, model=model, calibrated=jnp.ones((), bool))
+        return eqx.combine(after, static)
 
     def train(
         memory: list[Array], arrays: list[Array], root: PRNGKey, steps: Steps, raw: Array, count: Array
@@ -192,8 +216,8 @@ def programs(frame: Frame) -> Programs:
         state = frame.whole(arrays, memory)
         there = jnp.arange(steps.valid.shape[0]) < count
         steps = steps._replace(valid=steps.valid & there[:, None])
-        reached = frame.observations.seen(steps.next_obs)
-        state = standardised(state, reached.reshape(-1, *reached.shape[2:]), steps.valid.reshape(-1))
+        reached = steps.next_obs.reshape(-1, *steps.next_obs.shape[2:])
+        state = standardised(state, reached, steps.valid.reshape(-1))
         scale = state.learner.scale
         if settings.scale:
             scale, _ = scale.scale(
@@ -210,10 +234,21 @@ def programs(frame: Frame) -> Programs:
         return alike(frame.apart(state)[0], arrays), (told, learnt)
 
     def calibrate(memory: list[Array], arrays: list[Array], obs: Array, where: Array) -> list[Array]:
-        state = standardised(frame.whole(arrays, memory), frame.observations.seen(obs), where)
+        state = standardised(frame.whole(arrays, memory), obs, where)
         return alike(frame.apart(state)[0], arrays)
 
     return Programs(compiled(pay), compiled(pay_step, donate_argnums=0), compiled(train), compiled(calibrate))
+
+
+def pixels_of(observations: Observations, kept: Shaped[Array, "B ..."], where: Bool[Array, " B"]) -> Pixels:
+    """The statistics of images, some of them at a time."""
+    size = math.gcd(len(kept), TOGETHER)
+    parts = kept.reshape(-1, size, *kept.shape[1:]), where.reshape(-1, size)
+    nothing = jnp.zeros(observations.shape, jnp.float32)
+    # Next to no weight, and not the usual little: it would make a screen that stands still deviate.
+    start = Moments(nothing, nothing, jnp.asarray(1e-30, jnp.float32))
+    moments, _ = jax.lax.scan(lambda sum, part: (sum.merge(observations.seen(part[0]), part[1]), None), start, parts)
+    return Pixels(moments.mean, jnp.mean(jnp.sqrt(moments.var)))
 
 
 def alike(arrays: Sequence[Array], before: Sequence[Array]) -> list[Array]:

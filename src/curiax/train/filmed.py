@@ -26,7 +26,7 @@ from jaxtyping import Array, Int, UInt8
 
 from .._errors import UsageError
 from .._stats import Moments
-from .._types import Film, PRNGKey, Rollout, Transition
+from .._types import Film, Pixels, PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask, EmulatorFleet
 from ..envs._host import require_like
@@ -38,13 +38,6 @@ from .loop import Metrics, Setup, Stream, TrainState, learn_policy, model_metric
 GROUPS = 2
 #: So many environments play at random before training: a few that see whole games rather than many beginnings.
 PLAYERS = 16
-
-
-class Pixels(NamedTuple):
-    """How pixels are standardised: a mean for each, one deviation for all."""
-
-    mean: Any
-    deviation: Any
 
 
 class Columns(NamedTuple):
