@@ -283,6 +283,15 @@ def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
     assert all(np.isfinite(part["model/loss"]).all() for part in found)
 
 
+def test_a_mistake_of_a_method_is_not_blamed_on_emulators(lane: FilmLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: Any) -> Any:
+        raise TypeError("mine")
+
+    monkeypatch.setattr(lane, "_act", wrong)
+    with pytest.raises(TypeError, match="^mine$"):
+        lane.iterate()
+
+
 def test_scores_are_sums_of_rewards() -> None:
     games, everyone = Games(2), slice(0, 2)
     assert all(np.isnan(games.told()[name]) for name in ("score", "length", "best"))

@@ -14,7 +14,7 @@ from curiax._types import Transition
 from curiax.curiosity import LBS, Surprisal
 from curiax.curiosity.encoders import CNN, Mirror, Painter, burda, same
 from curiax.curiosity.surprisal import Residual, UNet
-from curiax.nn import Conv, Deconv, glorot_uniform, unit_columns
+from curiax.nn import Conv, Deconv, glorot_uniform, spread_out, unit_columns
 
 GAME = Spec((84, 84, 4), Discrete(4))
 SMALL = Spec((40, 40, 1), Discrete(3))
@@ -45,7 +45,7 @@ def test_transposed_convolution_adds_up_patches(side: int, stride: int) -> None:
         place = np.s_[row * stride : row * stride + side, column * stride : column * stride + side]
         expected[place] += np.einsum("c,cabo->abo", x[row, column], weight)
     np.testing.assert_allclose(layer(jnp.asarray(x)), expected, rtol=1e-5, atol=1e-5)
-    on_gpu = layer._by_xla(jnp.asarray(x), layer.weight) + layer.bias
+    on_gpu = spread_out(jnp.asarray(x), jnp.asarray(weight), stride) + layer.bias
     np.testing.assert_allclose(on_gpu, expected, rtol=1e-5, atol=1e-5)
     if side < stride:  # the convolution would not reach all pixels
         return
@@ -83,6 +83,18 @@ def test_weights_are_drawn_as_in_the_original() -> None:
     weight, _ = glorot_uniform(9)(rng, 9 * 4, 6)
     bound = np.sqrt(6 / (9 * 4 + 9 * 6))
     assert 0.95 * bound < np.abs(weight).max() <= bound
+
+
+def test_a_layer_that_suits_a_gpu_has_the_same_gradients() -> None:
+    """Under the transformations of training; which way it is computed is decided where it is compiled."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 3, 4)), jnp.float32)
+
+    def gradient(native: bool) -> np.ndarray:
+        layer = Deconv(4, 2, 4, 2, key=KEY, native=native)
+        loss = eqx.filter_grad(lambda layer: jnp.sum(jnp.tanh(jax.vmap(layer)(x))))
+        return np.asarray(eqx.filter_jit(loss)(layer).weight)
+
+    np.testing.assert_allclose(gradient(True), gradient(False), rtol=1e-5, atol=1e-6)
 
 
 def test_sizes_are_those_of_the_cards() -> None:

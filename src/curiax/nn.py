@@ -320,35 +320,38 @@ class Deconv(eqx.Module):
         return self.stride * (length - 1) + self.side
 
     def __call__(self, image: Float[Array, "height width inputs"]) -> Float[Array, "rows columns outputs"]:
+        (rows, columns), side, step, outputs = image.shape[:2], self.side, self.stride, self.bias.shape[0]
+
+        def of_patches(image: Array, weight: Array) -> Array:
+            blocks = -(-side // step)
+            rest = blocks * step - side
+            patches = (image @ weight).reshape(rows, columns, side, side, outputs)
+            patches = jnp.pad(patches, ((0, 0), (0, 0), (0, rest), (0, rest), (0, 0)))
+            patches = patches.reshape(rows, columns, blocks, step, blocks, step, outputs)
+            whole = sum(
+                jnp.pad(patches[:, :, i, :, j], ((i, blocks - 1 - i), (j, blocks - 1 - j), (0, 0), (0, 0), (0, 0)))
+                for i in range(blocks)
+                for j in range(blocks)
+            )
+            tall, wide = (rows + blocks - 1) * step, (columns + blocks - 1) * step
+            large = jnp.transpose(jnp.asarray(whole), (0, 2, 1, 3, 4)).reshape(tall, wide, outputs)
+            return large[: self.size(rows), : self.size(columns)]
+
+        def native(image: Array, weight: Array) -> Array:
+            return spread_out(image, weight.reshape(-1, side, side, outputs), step)
+
         if not self.native:
-            return self._of_patches(image, self.weight) + self.bias
-        usual, native = self._of_patches, self._by_xla
-        return jax.lax.platform_dependent(image, self.weight, cpu=usual, default=native) + self.bias
+            return of_patches(image, self.weight) + self.bias
+        return jax.lax.platform_dependent(image, self.weight, cpu=of_patches, default=native) + self.bias
 
-    def _of_patches(self, image: Array, weight: Array) -> Array:
-        (rows, columns), step, outputs = image.shape[:2], self.stride, self.bias.shape[0]
-        blocks = -(-self.side // step)
-        patches = (image @ weight).reshape(rows, columns, self.side, self.side, outputs)
-        rest = blocks * step - self.side
-        patches = jnp.pad(patches, ((0, 0), (0, 0), (0, rest), (0, rest), (0, 0)))
-        patches = patches.reshape(rows, columns, blocks, step, blocks, step, outputs)
-        whole = sum(
-            jnp.pad(patches[:, :, i, :, j], ((i, blocks - 1 - i), (j, blocks - 1 - j), (0, 0), (0, 0), (0, 0)))
-            for i in range(blocks)
-            for j in range(blocks)
-        )
-        tall, wide = (rows + blocks - 1) * step, (columns + blocks - 1) * step
-        large = jnp.transpose(jnp.asarray(whole), (0, 2, 1, 3, 4)).reshape(tall, wide, outputs)
-        return large[: self.size(rows), : self.size(columns)]
 
-    def _by_xla(self, image: Array, weight: Array) -> Array:
-        side, step = self.side, self.stride
-        # XLA's transpose is a convolution of the image with gaps in it, so the patch is turned around.
-        kernel = jnp.transpose(weight.reshape(-1, side, side, self.bias.shape[0]), (1, 2, 0, 3))[::-1, ::-1]
-        around = [(side - 1, side - 1)] * 2
-        return jax.lax.conv_general_dilated(
-            image[None], kernel, (1, 1), around, (step, step), dimension_numbers=LAYOUT
-        )[0]
+def spread_out(
+    image: Float[Array, "height width inputs"], weight: Float[Array, "inputs side side outputs"], stride: int
+) -> Float[Array, "rows columns outputs"]:
+    """XLA's own transposed convolution: that of an image with gaps in it, with the patch turned around."""
+    kernel, beyond, gaps = jnp.transpose(weight, (1, 2, 0, 3))[::-1, ::-1], weight.shape[1] - 1, (stride, stride)
+    around = [(beyond, beyond), (beyond, beyond)]
+    return jax.lax.conv_general_dilated(image[None], kernel, (1, 1), around, gaps, dimension_numbers=LAYOUT)[0]
 
 
 def max_pool(image: Float[Array, "height width channels"]) -> Float[Array, "rows columns channels"]:

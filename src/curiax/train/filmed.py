@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt8
 
-from .._errors import UsageError
+from .._errors import SimulatorError, UsageError
 from .._stats import Moments
 from .._types import Film, Pixels, PRNGKey, Rollout, Transition
 from ..curiosity import AbstractCuriosity
@@ -263,7 +263,8 @@ class FilmLane(AbstractLane):
 
     def iterate(self) -> Future[HostMetrics]:
         try:
-            with self.blaming_environments():
+            # Emulators fail with errors of their own; whatever else is raised in here comes from the programs.
+            with self.blaming_environments(SimulatorError):
                 if self.now == 0:
                     self._play_at_random()
                     self._begin()

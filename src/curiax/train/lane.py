@@ -86,13 +86,13 @@ class AbstractLane(abc.ABC):
         self.restore(part_of(snapshot, HOST))
 
     @contextmanager
-    def blaming_environments(self) -> Iterator[None]:
-        """Say of an error in here that it is the environments', and whose."""
+    def blaming_environments(self, kind: type[Exception] = Exception) -> Iterator[None]:
+        """Say of an error of a kind in here that it is the environments', and whose."""
         try:
             yield
         except (NonFiniteError, jax.errors.JaxRuntimeError):
             raise
-        except Exception as error:
+        except kind as error:
             whose = (
                 f"the environments of seeds {', '.join(map(str, self.seeds))} failed at step {self.now + 1:,} of each"
             )
