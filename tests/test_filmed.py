@@ -288,7 +288,7 @@ def test_a_mistake_of_a_method_is_not_blamed_on_emulators(lane: FilmLane, monkey
         raise TypeError("mine")
 
     monkeypatch.setattr(lane, "_act", wrong)
-    with pytest.raises(TypeError, match="^mine$"):
+    with pytest.raises(TypeError, match=r"^mine$"):
         lane.iterate()
 
 
