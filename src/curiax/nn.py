@@ -201,6 +201,16 @@ def _shifted_sum_backward(side: int, _: None, slope: Array) -> tuple[Array]:
 shifted_sum.defvjp(_shifted_sum_forward, _shifted_sum_backward)
 
 
+def patches(
+    image: Float[Array, "height width inputs"], sizes: Sequence[int], side: int, step: int
+) -> Float[Array, "rows columns patch"]:
+    """The squares of an image that a convolution sees, each laid out as (column, row, channel)."""
+    rows, columns = (step * (size - 1) + 1 for size in sizes)
+    # Rows first, then columns: far fewer pieces than one for each place in a patch.
+    tall = jnp.concatenate([image[i : i + rows : step] for i in range(side)], axis=-1)
+    return jnp.concatenate([tall[:, j : j + columns : step] for j in range(side)], axis=-1)
+
+
 #: How XLA's convolutions get images, filters and give images: channels last.
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
@@ -255,10 +265,7 @@ class Conv(eqx.Module):
             side, step = side // step, 1
 
         def of_patches(image: Array, weight: Array) -> Array:
-            rows, columns = (step * (size - 1) + 1 for size in sizes)
-            # Rows first, then columns: far fewer pieces than one for each place in a patch.
-            tall = jnp.concatenate([image[i : i + rows : step] for i in range(side)], axis=-1)
-            return jnp.concatenate([tall[:, j : j + columns : step] for j in range(side)], axis=-1) @ weight
+            return patches(image, sizes, side, step) @ weight
 
         def of_pixels(image: Array, weight: Array) -> Array:
             each = jnp.swapaxes(weight.reshape(side * side, image.shape[-1], -1), 0, 1)
@@ -286,8 +293,9 @@ class Conv(eqx.Module):
 class Deconv(eqx.Module):
     """The transpose of a convolution: each pixel adds a square patch to a larger image, patches `stride` apart.
 
-    One matrix product makes all patches; they are added up in blocks of `stride` x `stride`, a few shifted images, for
-    the reasons that `Conv` has. With `native` a GPU takes XLA's own, which needs no memory for patches.
+    It is computed as a convolution that makes squares of `stride` x `stride` pixels, by one matrix product as `Conv`.
+    Patches that are made by a product and then added up would cost many times as much on the way back. With `native` a
+    GPU takes XLA's own.
     """
 
     weight: Float[Array, "inputs patch"]
@@ -323,18 +331,16 @@ class Deconv(eqx.Module):
         (rows, columns), side, step, outputs = image.shape[:2], self.side, self.stride, self.bias.shape[0]
 
         def of_patches(image: Array, weight: Array) -> Array:
+            # Each square of `stride` x `stride` pixels gets something of `blocks` x `blocks` pixels of the image.
             blocks = -(-side // step)
-            rest = blocks * step - side
-            patches = (image @ weight).reshape(rows, columns, side, side, outputs)
-            patches = jnp.pad(patches, ((0, 0), (0, 0), (0, rest), (0, rest), (0, 0)))
-            patches = patches.reshape(rows, columns, blocks, step, blocks, step, outputs)
-            whole = sum(
-                jnp.pad(patches[:, :, i, :, j], ((i, blocks - 1 - i), (j, blocks - 1 - j), (0, 0), (0, 0), (0, 0)))
-                for i in range(blocks)
-                for j in range(blocks)
-            )
-            tall, wide = (rows + blocks - 1) * step, (columns + blocks - 1) * step
-            large = jnp.transpose(jnp.asarray(whole), (0, 2, 1, 3, 4)).reshape(tall, wide, outputs)
+            over, beyond = blocks * step - side, blocks - 1
+            sizes = rows + beyond, columns + beyond
+            weight = jnp.pad(weight.reshape(-1, side, side, outputs), ((0, 0), (0, over), (0, over), (0, 0)))
+            weight = weight.reshape(-1, blocks, step, blocks, step, outputs)[:, ::-1, :, ::-1]
+            weight = jnp.transpose(weight, (3, 1, 0, 2, 4, 5)).reshape(-1, step * step * outputs)
+            image = jnp.pad(image, ((beyond, beyond), (beyond, beyond), (0, 0)))
+            squares = (patches(image, sizes, blocks, 1) @ weight).reshape(*sizes, step, step, outputs)
+            large = jnp.transpose(squares, (0, 2, 1, 3, 4)).reshape(sizes[0] * step, sizes[1] * step, outputs)
             return large[: self.size(rows), : self.size(columns)]
 
         def native(image: Array, weight: Array) -> Array:
