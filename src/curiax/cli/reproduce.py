@@ -18,7 +18,7 @@ def command_reproduce(args: list[str]) -> int:
     from ..experiments.spec import resolve
     from ..experiments.suites import find_suite
     from ..launch import choose, launch_experiments, show
-    from ..report.publish import publish
+    from ..report.publish import FIGURES, REPORT, TABLE, publish
     from ..report.record import Heading, condense
 
     text = (
@@ -52,10 +52,13 @@ def command_reproduce(args: list[str]) -> int:
     heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
     made = publish(records, heading, out)
     if said.json:
-        print((out / "table.json").read_text("utf-8"), end="")
+        print((out / TABLE).read_text("utf-8"), end="")
         return 0
     print_content(made.content)
-    print(f"report:  {out / 'report.html'}\ntable:   {out / 'table.json'}\nfigures: {out / 'figures'}")
+    print(f"report:  {out / REPORT}\ntable:   {out / TABLE}")
+    # Of very many lines none is drawn: one could not tell them apart.
+    if any(file.parent.name == FIGURES for file in made.files):
+        print(f"figures: {out / FIGURES}")
     return 0
 
 
