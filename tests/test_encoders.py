@@ -45,6 +45,28 @@ def test_convolution(side: int, stride: int) -> None:
     assert np.allclose(layer(jnp.asarray(image)), convolved(image, weight, np.asarray(layer.bias), stride), atol=1e-5)
 
 
+@pytest.mark.parametrize(("side", "stride", "length"), [(8, 4, 18), (4, 2, 9), (3, 1, 5), (3, 2, 8)])
+def test_convolutions_that_xla_computes_have_the_same_gradients(side: int, stride: int, length: int) -> None:
+    """Of large images: XLA's way there and, on a CPU, the products' way back; both against the product of patches."""
+    layer = nn.Conv(2, 3, side, stride, key=jax.random.key(0), native=True)
+    images = jnp.asarray(np.random.default_rng(0).normal(size=(2, length, length, 2)), jnp.float32)
+
+    def of_patches(layer: nn.Conv, image: jax.Array) -> jax.Array:
+        return nn.patches(image, [layer.size(length)] * 2, side, stride) @ layer.weight + layer.bias
+
+    def found(call: Any) -> Any:
+        def loss(layer: nn.Conv, images: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.sin(jax.vmap(lambda image: call(layer, image))(images)))
+
+        both = eqx.filter_jit(eqx.filter_value_and_grad(lambda given: loss(*given)))
+        return jax.tree.leaves(both((layer, images)))
+
+    for ours, theirs in zip(found(nn.Conv.__call__), found(of_patches), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    on_gpu = nn.by_xla(*nn.squared(images[0], layer.weight, side, stride)) + layer.bias
+    np.testing.assert_allclose(on_gpu, of_patches(layer, images[0]), rtol=1e-4, atol=1e-4)
+
+
 def test_convolution_is_drawn_as_pytorch_does() -> None:
     """Uniform within 1/√fan-in, where the fan-in is a whole patch."""
     layer = nn.Conv(4, 500, 3, key=jax.random.key(0))

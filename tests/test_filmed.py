@@ -321,7 +321,7 @@ def test_bad_wishes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_small_preset_is_small() -> None:
     plan = resolve(Experiment("atari:pong", "lbs", 1, preset="small"))
     assert plan.setup.task.spec.obs_shape == (36, 36, 4)
-    assert plan.settings["loop.envs"] == 32
+    assert plan.settings["loop.envs"] == 64
     assert plan.settings["method.beta"] == 0.01
     assert resolve(Experiment("atari:pong", "rnd", 1, preset="small")).settings["method.width"] == 64
 

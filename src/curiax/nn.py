@@ -218,14 +218,14 @@ LAYOUT = ("NHWC", "HWIO", "NHWC")
 class Conv(eqx.Module):
     """A convolution of one image `[height, width, channels]` with square filters, without padding.
 
-    It is computed as one matrix product of all patches, each laid out as (column, row, channel). XLA's own convolution
-    is some twenty times as slow on a CPU inside a loop, becomes a grouped one where seeds are side by side, and on a
-    GPU need not give the same bits twice. But on a GPU the patches of large images cost more than the product: `native`
-    takes XLA's convolution there.
+    It is computed as one matrix product of all patches, each laid out as (column, row, channel). XLA's own becomes a
+    grouped one where seeds are side by side, on a GPU need not give the same bits twice, and on a CPU its way back
+    inside a loop is some twenty times as slow. But the patches of large images of one seed cost more than the product:
+    with `native` XLA's is taken, on a CPU for the way there only.
 
     Where the stride divides the side, each square of the image as large as the stride is first made one pixel with many
-    channels. A GPU's units for products of matrices are filled then; on a CPU each square is multiplied once, with the
-    weights of all its places in a patch, and a few shifted images are added up: no patches are laid out at all.
+    channels. A GPU's units for products of matrices are filled then; in the product each square is multiplied once,
+    with the weights of all its places in a patch, and a few shifted images are added up: no patches are laid out.
     """
 
     weight: Float[Array, "patch outputs"]
@@ -258,36 +258,64 @@ class Conv(eqx.Module):
 
     def __call__(self, image: Float[Array, "height width inputs"]) -> Float[Array, "rows columns outputs"]:
         weight, bias = self.weight.astype(image.dtype), self.bias.astype(image.dtype)
-        side, step, sizes = self.side, self.stride, [self.size(length) for length in image.shape[:2]]
-        squared = step > 1 and side % step == 0
-        if squared:
-            image, weight = self._of_squares(image, weight, sizes)
-            side, step = side // step, 1
-
-        def of_patches(image: Array, weight: Array) -> Array:
-            return patches(image, sizes, side, step) @ weight
-
-        def of_pixels(image: Array, weight: Array) -> Array:
-            each = jnp.swapaxes(weight.reshape(side * side, image.shape[-1], -1), 0, 1)
-            return shifted_sum(side, image @ each.reshape(image.shape[-1], -1))
-
-        def native(image: Array, weight: Array) -> Array:
-            kernel = jnp.swapaxes(weight.reshape(side, side, image.shape[-1], -1), 0, 1)
-            return jax.lax.conv_general_dilated(image[None], kernel, (step, step), "VALID", dimension_numbers=LAYOUT)[0]
-
-        usual = of_pixels if squared else of_patches
+        how = {"side": self.side, "step": self.stride}
         if not self.native:
-            return usual(image, weight) + bias
-        return jax.lax.platform_dependent(image, weight, cpu=usual, default=native) + bias
+            return by_products(image, weight, **how) + bias
 
-    def _of_squares(self, image: Array, weight: Array, sizes: Sequence[int]) -> tuple[Array, Array]:
-        """The image with one pixel for each square as large as the stride, and the weight that goes with it."""
-        step, channels, blocks = self.stride, image.shape[-1], self.side // self.stride
-        rows, columns = (size - 1 + blocks for size in sizes)
-        squares = image[: rows * step, : columns * step].reshape(rows, step, columns, step, channels)
-        squares = jnp.transpose(squares, (0, 2, 1, 3, 4)).reshape(rows, columns, -1)
-        parts = weight.reshape(blocks, step, blocks, step, channels, -1)
-        return squares, jnp.transpose(parts, (0, 2, 3, 1, 4, 5)).reshape(weight.shape)
+        def on_cpu(image: Array, weight: Array) -> Array:
+            return there_by_xla(image, weight, self.side, self.stride)
+
+        def on_accelerator(image: Array, weight: Array) -> Array:
+            return by_xla(*squared(image, weight, **how))
+
+        return jax.lax.platform_dependent(image, weight, cpu=on_cpu, default=on_accelerator) + bias
+
+
+def by_xla(image: Array, weight: Array, side: int, step: int) -> Float[Array, "rows columns outputs"]:
+    """XLA's own convolution."""
+    kernel = jnp.swapaxes(weight.reshape(side, side, image.shape[-1], -1), 0, 1)
+    return jax.lax.conv_general_dilated(image[None], kernel, (step, step), "VALID", dimension_numbers=LAYOUT)[0]
+
+
+def by_products(image: Array, weight: Array, side: int, step: int) -> Float[Array, "rows columns outputs"]:
+    """The same by one matrix product: of squares and then added up where there are any, else of patches."""
+    image, weight, blocks, pace = squared(image, weight, side, step)
+    if pace < step:
+        each = jnp.swapaxes(weight.reshape(blocks * blocks, image.shape[-1], -1), 0, 1)
+        return shifted_sum(blocks, image @ each.reshape(image.shape[-1], -1))
+    return patches(image, [(length - side) // step + 1 for length in image.shape[:2]], side, step) @ weight
+
+
+def squared(image: Array, weight: Array, side: int, step: int) -> tuple[Array, Array, int, int]:
+    """The same convolution with one pixel for each square as large as the stride: image, weight, side and stride.
+
+    Where the stride does not divide the side it stays as it is.
+    """
+    if step == 1 or side % step:
+        return image, weight, side, step
+    channels, blocks = image.shape[-1], side // step
+    rows, columns = ((length - side) // step + blocks for length in image.shape[:2])
+    squares = image[: rows * step, : columns * step].reshape(rows, step, columns, step, channels)
+    squares = jnp.transpose(squares, (0, 2, 1, 3, 4)).reshape(rows, columns, -1)
+    parts = weight.reshape(blocks, step, blocks, step, channels, -1)
+    return squares, jnp.transpose(parts, (0, 2, 3, 1, 4, 5)).reshape(weight.shape), blocks, 1
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def there_by_xla(image: Array, weight: Array, side: int, step: int) -> Float[Array, "rows columns outputs"]:
+    """XLA's convolution, whose way back is that of products: on a CPU each is much the faster of the two."""
+    return by_xla(image, weight, side, step)
+
+
+def _there_by_xla_forward(image: Array, weight: Array, side: int, step: int) -> tuple[Array, tuple[Array, Array]]:
+    return by_xla(image, weight, side, step), (image, weight)
+
+
+def _there_by_xla_backward(side: int, step: int, given: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    return jax.vjp(lambda image, weight: by_products(image, weight, side, step), *given)[1](slope)
+
+
+there_by_xla.defvjp(_there_by_xla_forward, _there_by_xla_backward)
 
 
 class Deconv(eqx.Module):

@@ -52,18 +52,18 @@ PRESETS: dict[str, Preset] = {
         beta=(2.0, 2.0),
     ),
     "small": Preset(
-        "arcade games on a laptop: frames of 36 x 36, 32 environments, rollouts of 64, narrow networks, one epoch; "
+        "arcade games on a laptop: frames of 36 x 36, 64 environments, rollouts of 32, narrow networks, one epoch; "
         "else as `paper-code`",
         above={
             "task.side": 36,
             "task.random_steps": 1000,
-            "loop.envs": 32,
-            "loop.rollout": 64,
+            "loop.envs": 64,
+            "loop.rollout": 32,
             "ppo.width": 64,
             "ppo.epochs": 1,
-            "ppo.minibatch_size": 256,
+            "ppo.minibatch_size": 128,
             "learner.epochs": 1,
-            "learner.minibatch_size": 256,
+            "learner.minibatch_size": 128,
             "method.width": 64,
             "method.latent_size": 64,
         },

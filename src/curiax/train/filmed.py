@@ -2,8 +2,9 @@
 
 The environments are in two groups that take turns: while one group's frames are on the device and its actions are
 computed, the other's emulators work. The model's training needs nothing of the emulators and nobody acts by it, so
-its gradient steps are slipped in, one at each time step of the next rollout. Nothing of this changes what is
-computed: each program sees what it would have seen had everything been done in turn.
+its gradient steps are slipped in, one at each time step of the next rollout; on a CPU, where several programs can run
+at once, another thread begins them. Nothing of this changes what is computed: each program sees what it would have seen
+had everything been done in turn.
 
     collect   T times for each group: newest frame → device → actions → emulators     a gradient step of the model
     learn     bonus → reward → policy → cells                                         now and then, as long as
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -172,6 +173,8 @@ class FilmLane(AbstractLane):
         plain = Pixels(np.zeros(task.spec.obs_shape, np.float32), np.asarray(255.0, np.float32))
         self.pixels = jax.device_put(plain, device)
         self._training: Training | None = None
+        # JAX has the programs that one thread began run in turn: those of another need not wait for them.
+        self._teacher = ThreadPoolExecutor(1) if device.platform == "cpu" else None
 
     @property
     def obs_stats(self) -> Moments:
@@ -180,6 +183,8 @@ class FilmLane(AbstractLane):
         return jax.tree.map(lambda x: jnp.asarray(x)[None], Moments(mean, spread, jnp.asarray(1.0)))
 
     def close(self) -> None:
+        if self._teacher is not None:
+            self._teacher.shutdown()
         for group in self.groups:
             group.fleet.close()
 
@@ -281,7 +286,8 @@ class FilmLane(AbstractLane):
         for group, film in zip(self.groups, films, strict=True):
             group.film = film
             group.place(0)
-        self._training = Training(lessons, frames, metrics, self.games.told())
+        taught = (self.arrays.curiosity, self.arrays.learner)
+        self._training = Training(taught, lessons, frames, metrics, self.games.told())
         return self._training.promise
 
     def settle(self) -> None:
@@ -289,8 +295,10 @@ class FilmLane(AbstractLane):
         if training is None:
             return
         try:
-            while self._teach(training):
-                pass
+            if training.beside is not None:
+                training.beside.result()
+            self._teach_all(training)
+            self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, training.taught)
             told = self._finish(self.arrays, training.report, training.count)
             metrics = {name: np.asarray(value)[None] for name, value in {**training.metrics, **told}.items()}
             if self.setup.mask:
@@ -306,17 +314,16 @@ class FilmLane(AbstractLane):
         if training.done == training.count:
             return False
         model, learnt, training.report = self._lesson(
-            self.arrays.curiosity,
-            self.arrays.learner,
-            training.lessons,
-            training.frames,
-            training.done,
-            training.report,
-            self.pixels,
+            *training.taught, training.lessons, training.frames, training.done, training.report, self.pixels
         )
-        self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, (model, learnt))
+        training.taught = (model, learnt)
         training.done += 1
         return True
+
+    def _teach_all(self, training: Training) -> None:
+        """Begin all gradient steps that are left."""
+        while self._teach(training):
+            pass
 
     def _columns(self) -> Columns:
         """What was written down of this rollout: copies, as it may be computed with while the next one is written."""
@@ -340,6 +347,9 @@ class FilmLane(AbstractLane):
         noise, resets = self._draw(self.arrays)
         resets, agent, horizon = np.asarray(resets), self.arrays.agent, self.task.spec.horizon or np.inf
         self.terminated[:], self.truncated[:] = False, False
+        training = self._training
+        if training is not None and self._teacher is not None:
+            training.beside = self._teacher.submit(self._teach_all, training)
         for t in range(self.setup.loop.rollout):
             for group in self.groups:
                 if t:
@@ -348,9 +358,9 @@ class FilmLane(AbstractLane):
                 self.action[at] = self._acted(group, agent, noise)
                 self.truncated[at] = self.now + t + 1 - self.began[group.slice] >= horizon
                 group.fleet.begin_play(self.action[at], resets[at], self.truncated[at])
-                if self._training is not None and group.first == 0:
+                if training is not None and training.beside is None and group.first == 0:
                     # Now both groups' emulators work, and nobody waits for the device.
-                    self._teach(self._training)
+                    self._teach(training)
         for group in self.groups:
             self._wait(group, self.setup.loop.rollout - 1)
             # The newest frames have not been acted on yet, and so are not on the device.
@@ -435,10 +445,14 @@ class FilmLane(AbstractLane):
 class Training:
     """The model's training of one iteration, some of it still to be done; and what is promised when it is over."""
 
-    def __init__(self, lessons: Any, frames: Array, metrics: Metrics, games: Mapping[str, float]) -> None:
+    def __init__(self, taught: Any, lessons: Any, frames: Array, metrics: Metrics, games: Mapping[str, float]) -> None:
+        #: Model and learner's state: here until the training is over, as each gradient step uses up those before it.
+        self.taught = taught
         self.lessons, self.frames, self.metrics, self.games = lessons, frames, metrics, games
         self.count = 0 if lessons is None else lessons.batches.reward.shape[0]
         self.done, self.report = 0, {}
+        #: What another thread does of it.
+        self.beside: Future[None] | None = None
         self.promise: Future[HostMetrics] = Future()
 
 
