@@ -276,6 +276,37 @@ def test_a_beginning_is_played_once_and_then_put_back() -> None:
     np.testing.assert_array_equal(ale.getScreenGrayscale(), pictures[0][0])
 
 
+def test_actions_stick_by_the_episode_s_seed() -> None:
+    """Games with equal beginnings and other seeds go apart; in a quarter of the frames an action is repeated."""
+    machine = _emulator_worker.Atari("seaquest", sticky=0.25, noops=30, skip=1, tracked=[])
+    actions, pictures, repeated = np.random.default_rng(0).integers(2, 18, 2000), {}, 0
+    for seed in (5, 35, 5):
+        machine.reset(seed)
+        shown = []
+        for action in actions[:200]:
+            machine.step(int(action))
+            shown.append(machine.picture.copy())
+        before = pictures.setdefault(seed, np.stack(shown))
+        np.testing.assert_array_equal(before, np.stack(shown))
+    assert (pictures[5] != pictures[35]).any()
+    machine.reset(1)
+    for action in actions:
+        told = machine._told
+        machine.step(int(action))
+        repeated += machine._told != action
+        assert machine._told in (action, told)
+    # Actions that are the same anyway are one in sixteen.
+    assert repeated / 2000 == pytest.approx(0.25 * 15 / 16, abs=0.04)
+    # A state goes on with the same draws.
+    kept, ends = machine.save(), []
+    for _ in range(2):
+        machine.load(kept)
+        for action in actions[:100]:
+            machine.step(int(action))
+        ends.append(machine.save())
+    assert ends[0] == ends[1]
+
+
 def test_games_that_end_begin_anew_within_the_step() -> None:
     """`begin_play` is a step and, where it ended or was due to, a reset: frames, last frames, scores, ends."""
     apart, at_once = opened(3, game="pong"), opened(3, game="pong")

@@ -77,7 +77,8 @@ def played(plan: Plan, lane: FilmLane, actions: np.ndarray, resets: np.ndarray, 
 
 def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rollouts: every observation, also the first of the second one, is (o − mean) / deviation of the frames that a
-    fleet shows which stacks them itself: standardised once, and never again (methods.md §1, 12)."""
+    fleet shows which stacks them itself: standardised once, and never again (methods.md §1, 12). The same is what was
+    acted on: the actions are those of the policy for it."""
     taken: list[Any] = []
     study, draw = lane._study, lane._draw
 
@@ -88,10 +89,12 @@ def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest
         return study(arrays, films, columns, pixels)
 
     resets: list[np.ndarray] = []
+    acting: list[Any] = []
 
     def drawn(arrays: Any) -> Any:
         found = draw(arrays)
         resets.append(np.asarray(found[1]))
+        acting.append((jax.tree.map(lambda x: x[0], lane.train_state.agent.policy), found[0]))
         return found
 
     monkeypatch.setattr(lane, "_study", spy)
@@ -116,6 +119,10 @@ def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest
         for rows, want in ((columns.rows[:-1], obs[part]), (columns.next_rows, nexts[part])):
             np.testing.assert_allclose(see(rows), (want - mean) / (deviation + 1e-8), atol=1e-4)
         np.testing.assert_array_equal(columns.reward, rewards[part])
+        policy, noise = acting[k]
+        seen = jnp.asarray((obs[part] - mean) / (deviation + 1e-8), jnp.float32)
+        chosen = jax.vmap(jax.vmap(lambda o, n, policy=policy: policy.distribution(o).sample(n)))(seen, noise)
+        np.testing.assert_array_equal(columns.action, chosen)
         assert columns.truncated.sum() >= ENVS
         np.testing.assert_array_equal(columns.rows[0][:, -1], STACK - 1)
     # Rows of episodes that have just begun are black but for the newest.
@@ -276,7 +283,8 @@ def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
             found.append(iteration.metrics)
             lane.groups[1].fleet._processes[0].kill()
 
-    with pytest.raises(SimulatorError, match=r"seeds 0 failed at step \d+ of each.* by the same command"):
+    expected = r"seeds 0 failed at step \d+ of each.*environments? 2.* by the same command"
+    with pytest.raises(SimulatorError, match=expected):
         follow()
     training.close()
     assert 1 <= len(found) <= 3

@@ -12,8 +12,9 @@ Choices:
 * Population variance (original). The bonus needs no s′.
 * `keep=0.8`: each member skips a random fifth of the samples, which keeps members apart (original);
   1.0 trains all members on everything.
-* Images: the models see and predict 128 or 512 random features, standardised once, as the original's do;
-  `target="pixels"` gives them the image itself.
+* Images: the models see and predict 128 or 512 random features, as the original's do, but standardised once;
+  `target="pixels"` gives them the image itself. A model has two hidden layers, as for vectors; the original's has the
+  residual blocks of `surprisal.py`.
 """
 
 from __future__ import annotations

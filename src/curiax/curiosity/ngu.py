@@ -10,8 +10,10 @@ Never Give Up: Learning Directed Exploration Strategies, ICLR 2020.
 
 Choices:
 
-* f is a ReLU network trained by inverse dynamics, 32 features; RND as in `rnd.py`. Of images both are convolutional.
-* `kernel_epsilon = 1e-3` (the paper's text); open implementations use 1e-4.
+* f is a ReLU network trained by inverse dynamics, 32 features; RND as in `rnd.py`, also with 32 outputs. Of images both
+  are convolutional.
+* `kernel_epsilon = 1e-3` (the paper's text), on arcade games too; open implementations use 1e-4.
+* The memory holds an episode of the task's time limit; 1000 steps where it has none, as in Super Mario Bros.
 * r_epi is 0 until `neighbours` embeddings of the episode are known (two of the open implementations).
 * The running statistics of distances and errors are kept per environment and survive episode ends, so one
   environment's bonus never depends on another's.

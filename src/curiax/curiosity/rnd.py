@@ -11,7 +11,10 @@ Choices (LBS's own control networks were never released):
 * `target="linear"` replaces the target by one frozen linear layer: the released LBS code holds such a
   helper, unused, which may be what the paper's RND was run with.
 * The input is the loop's normalised observation, clipped to ±5 (original).
-* Images: target and predictor are convolutional networks (`encoders.py`), the predictor with two layers more.
+* Images: target and predictor are convolutional networks (`encoders.py`), the predictor with two layers more. They see
+  all stacked frames, standardised by the statistics that everything else here sees, with LeakyReLU of slope 0.01 and
+  PyTorch's initial weights; the original sees the newest frame, by statistics that it goes on updating, with slope
+  0.2 and orthogonal weights.
 * All samples train the predictor; one value head, intrinsic reward only, scaled like every other bonus.
 """
 

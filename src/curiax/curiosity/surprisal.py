@@ -21,7 +21,10 @@ Choices:
   standardises them; here nobody knows the grey levels any more, and none is added.
 * `pixels`: f is the original's U-net: convolutions, the same residual blocks, and transposed convolutions to which the
   results of the convolutions are added. The action stands beside the input of each layer, as planes of an image's.
-* The original trains policy and features by one optimiser on the sum of the losses; here the learner's trains both.
+* The original trains policy and features by one optimiser on the sum of the losses; here the learner's trains both. Its
+  policy has neither clipped values nor clipped gradients, a value loss of twice the weight, minibatches of whole
+  trajectories, and a bonus that is scaled but not clipped; here all methods have the same policy and scaling.
+* Dense layers are drawn as PyTorch's; only the convolutions and the layer on top of them as the original's.
 """
 
 from __future__ import annotations
@@ -124,8 +127,8 @@ class UNet(eqx.Module):
 
         def built(kind: type[Layer], *plan: tuple[int, int, int, int]) -> tuple[Layer, ...]:
             return tuple(
-                kind(many + actions, out, side, stride, key=rng, init=glorot_uniform(side**2), native=stack.native)
-                for many, out, side, stride in plan
+                kind(size + actions, out, side, stride, key=rng, init=glorot_uniform(side**2), native=stack.native)
+                for size, out, side, stride in plan
             )
 
         self.down = built(Conv, (channels, many // 2, 8, 3), (many // 2, many, 8, 2), (many, many, 4, 2))

@@ -122,21 +122,26 @@ class Atari(AbstractEmulator):
     """
 
     #: Beginnings of a game, by the number of frames without action: a game begins often, and they would be played anew.
-    _beginnings: ClassVar[dict[tuple[tuple[str, float], int], tuple[Any, np.ndarray]]] = {}
+    _beginnings: ClassVar[dict[tuple[str, int], tuple[Any, np.ndarray]]] = {}
+    #: What a state holds before the machine's own: the three that actions stick by.
+    OWN: ClassVar[struct.Struct] = struct.Struct("<IQI")
 
     def __init__(self, game: str, sticky: float, noops: int, skip: int, tracked: list[int]) -> None:
         from ale_py import ALEInterface, LoggerMode, roms
 
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._ale = ale = ALEInterface()
-        ale.setFloat("repeat_action_probability", sticky)
-        # All that is random is the library's own: ALE draws nothing but whether an action sticks.
+        # All that is random is the library's own. ALE would draw whether an action sticks, from a stream that a state
+        # put back would begin anew, the same for every game.
+        ale.setFloat("repeat_action_probability", 0.0)
         ale.setInt("random_seed", 0)
         ale.loadROM(str(roms.get_rom_path(game)))
         ale.reset_game()
         self._fresh = ale.cloneState(include_rng=True)
         self._actions = ale.getMinimalActionSet()
-        self._game, self._noops, self._skip, self._tracked = (game, sticky), noops, skip, tracked
+        self._game, self._noops, self._skip, self._tracked, self._sticky = game, noops, skip, tracked, sticky
+        #: The episode's seed, frames of it so far, and the action that the machine was last told.
+        self._seed, self._frames, self._told = 0, 0, 0
         #: What is to be scaled to the frame.
         self.picture: np.ndarray = np.zeros(ale.getScreenDims(), np.uint8)
         self._before = np.zeros_like(self.picture)
@@ -148,6 +153,7 @@ class Atari(AbstractEmulator):
         state, picture = self._beginnings[self._game, frames]
         self._ale.restoreState(state)
         self.picture[...] = picture
+        self._seed, self._frames, self._told = seed, 0, 0
 
     def _begin(self, frames: int) -> tuple[Any, np.ndarray]:
         """The game after so many frames without action, and what it shows then."""
@@ -160,9 +166,11 @@ class Atari(AbstractEmulator):
         return ale.cloneState(include_rng=True), ale.getScreenGrayscale()
 
     def step(self, action: int) -> tuple[float, bool]:
-        ale, chosen, score, over = self._ale, self._actions[action], 0.0, False
+        ale, score, over = self._ale, 0.0, False
         for left in reversed(range(self._skip)):
-            score += ale.act(chosen)
+            if not (self._sticky and self._sticks()):
+                self._told = action
+            score += ale.act(self._actions[self._told])
             over = ale.game_over()
             if left == 1 and not over:
                 ale.getScreenGrayscale(self._before)
@@ -173,17 +181,26 @@ class Atari(AbstractEmulator):
             np.maximum(self.picture, self._before, out=self.picture)
         return score, over
 
+    def _sticks(self) -> bool:
+        """Whether the machine repeats what it was last told: drawn for each frame, from the episode's seed."""
+        self._frames += 1
+        drawn = hashlib.blake2b(struct.pack("<IQ", self._seed, self._frames), digest_size=8).digest()
+        return int.from_bytes(drawn, "little") < self._sticky * 2**64
+
     def facts(self) -> tuple[float, ...]:
         memory = self._ale.getRAM() if self._tracked else ()
         return tuple(float(memory[place]) for place in self._tracked)
 
     def save(self) -> bytes:
-        return self._ale.cloneState(include_rng=True).serialize()
+        return self.OWN.pack(self._seed, self._frames, self._told) + self._ale.cloneState(include_rng=True).serialize()
 
     def load(self, state: bytes) -> None:
         from ale_py import ALEState
 
-        self._ale.restoreState(ALEState(state))
+        self._seed, self._frames, self._told = self.OWN.unpack_from(state)
+        if self._told >= len(self._actions):
+            raise ValueError(f"the state's last action is {self._told}; the game has {len(self._actions)}")
+        self._ale.restoreState(ALEState(state[self.OWN.size :]))
 
     def screen(self) -> np.ndarray:
         return self._ale.getScreenRGB()

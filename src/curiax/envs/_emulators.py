@@ -66,6 +66,8 @@ class EmulatorFleet(AbstractFleet):
         stacked: bool = True,
     ) -> None:
         processes = max(1, min(processes, count))
+        #: The number of its first emulator, where it is one of several fleets: for messages.
+        self.first = 0
         self._what = f"the emulators of {settings.get('game', machine)!r}"
         with tempfile.NamedTemporaryFile(dir=shared_folder(), prefix=f"curiax-{os.getpid()}-") as file:
             sizes = worker.Sizes(count, processes, facts, side, worker.STACK if stacked else 1)
@@ -206,7 +208,7 @@ class EmulatorFleet(AbstractFleet):
             return
         if answer == worker.FAILED:
             said = self._shared["message"][number].tobytes().rstrip(b"\0").decode(errors="replace")
-            raise SimulatorError(f"{self._what} failed ({self._rows(number)}): {said}")
+            raise SimulatorError(f"{self._what} failed ({self._rows(number)}): {said}.{self._remedy}")
         process = self._processes[number]
         code, said = process.wait(), last_line(process)
         self.close()
@@ -215,7 +217,7 @@ class EmulatorFleet(AbstractFleet):
         )
 
     def _rows(self, number: int) -> str:
-        first, last = self._borders[number], self._borders[number + 1] - 1
+        first, last = self.first + self._borders[number], self.first + self._borders[number + 1] - 1
         return f"environment {first}" if first == last else f"environments {first} to {last}"
 
 

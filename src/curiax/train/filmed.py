@@ -67,6 +67,7 @@ class Group:
         steps, (side, _, stack) = setup.loop.rollout, task.spec.obs_shape
         self.first, self.count, self.slice = first, count, slice(first, first + count)
         self.fleet: EmulatorFleet = task.open(count, processes, stacked=False)
+        self.fleet.first = first
         self.shape, self.stack = (steps + stack, count, side, side), stack
         self.rows = np.zeros((steps + 1, count, stack), np.int32)
         #: Frames since an episode's first, so far as they matter.

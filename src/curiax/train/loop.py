@@ -44,7 +44,8 @@ class LoopSettings:
         obs_clip: bound of standardised observations.
         obs_epsilon: added to the variance before the root.
         coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.
-        mixed_precision: convolutions of a game's frames in bfloat16, everything after them in float32.
+        mixed_precision: a game's frames are seen in bfloat16, and so are their convolutions; everything after those
+            is float32. Methods that predict pixels predict rounded ones.
     """
 
     envs: Count = 1
