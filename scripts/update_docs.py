@@ -200,7 +200,8 @@ def by_task(folder: str, tasks: Sequence[str], tell: Callable[[Record], str]) ->
 
 def seed_count(record: Record) -> str:
     """`32 seeds, 3000-3031`, those whose simulation was lost among them."""
-    return f"{len(begun(record))} seeds, {seed_text(begun(record))}"
+    seeds = begun(record)
+    return f"one seed, {seed_text(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds, {seed_text(seeds)}"
 
 
 def seeds_of(folder: str, tasks: Sequence[str] = ()) -> str:
@@ -391,6 +392,7 @@ def figure(what: str, up: str) -> str:
         "surprise": "What each model would pay for pressing the remote",
         "occupancy": "Where the agents went",
         "noise": "What the noise is worth to each method",
+        "games": "Score, length of episodes and best score over training",
         "ratio": "How much more the unpredictable transition is paid, and what is left of both bonuses",
         "ratio-final": "How much more the unpredictable transition is paid in the end, by every line",
         "samples": "What single transitions are paid at the start and in the end",
