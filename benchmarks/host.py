@@ -127,7 +127,7 @@ def profile(lane: Lane) -> dict[str, float]:
         if name != "_step":
             delattr(owner, name)
     begun = clock()
-    columns = lane.tape.sent(fleet, lane.device)
+    columns = lane.tape.sent(fleet, lane.home)
     jax.block_until_ready(columns)
     sent = clock() - begun
     begun = clock()
@@ -152,7 +152,7 @@ def measure(task: str, iterations: int, repeats: int) -> dict[str, Any]:
     def learn(lane: Lane) -> Callable[[], None]:
         def go() -> None:
             for _ in range(iterations):
-                lane.arrays, metrics = lane._learn(lane.arrays, lane.tape.sent(lane.fleet, lane.device))
+                lane.arrays, metrics = lane._learn(lane.arrays, lane.tape.sent(lane.fleet, lane.home))
                 jax.block_until_ready(metrics)
 
         return go

@@ -23,8 +23,10 @@ from curiax.experiments.registry import METHODS
 from curiax.experiments.spec import Experiment, Plan, resolve
 from curiax.experiments.training import Training
 from curiax.train import lanes
-from curiax.train.filmed import FilmLane, Games, moments_of
+from curiax.train.devices import teams
+from curiax.train.filmed import FilmLane, Games
 from curiax.train.lanes import open_lanes
+from curiax.train.random_play import moments_of
 
 SIDE, STACK, STEPS, ENVS = 36, 4, 8, 4
 TINY = {
@@ -80,7 +82,7 @@ def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest
     fleet shows which stacks them itself: standardised once, and never again (methods.md §1, 12). The same is what was
     acted on: the actions are those of the policy for it."""
     taken: list[Any] = []
-    study, draw = lane._study, lane._draw
+    study, draw = lane.programs.study, lane.programs.draw
 
     def spy(arrays: Any, films: Any, columns: Any, pixels: Any) -> Any:
         frames = np.concatenate([np.asarray(film) for film in films], axis=1)
@@ -97,8 +99,8 @@ def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest
         acting.append((jax.tree.map(lambda x: x[0], lane.train_state.agent.policy), found[0]))
         return found
 
-    monkeypatch.setattr(lane, "_study", spy)
-    monkeypatch.setattr(lane, "_draw", drawn)
+    monkeypatch.setattr(lane.programs, "study", spy)
+    monkeypatch.setattr(lane.programs, "draw", drawn)
     begin = np.asarray(jax.random.bits(jax.random.fold_in(lane.train_state.root[0], 2), (ENVS,)))
     for _ in range(2):
         lane.iterate()
@@ -257,11 +259,11 @@ def test_seeds_are_lanes_of_their_own() -> None:
     """Two seeds side by side on two devices are the two alone: no computation has both in it."""
     together = Training(plan_of(2, seeds=(3, 4), task__horizon=5))
     assert len(together.lanes) == 2
-    assert len({lane.device for lane in together.lanes}) == min(2, len(jax.devices()))
+    assert len({lane.devices for lane in together.lanes}) == min(2, len(jax.devices()))
     both = metrics_of(together)
     for lane in together.lanes:
         # One device for all that a seed is: there is nothing that another device could be asked for.
-        assert all(leaf.devices() == {lane.device} for leaf in jax.tree.leaves(lane.arrays))
+        assert all(leaf.devices() == {*lane.devices} for leaf in jax.tree.leaves(lane.arrays))
     together.close()
     alone = Training(plan_of(2, seeds=(4,), task__horizon=5))
     single = metrics_of(alone)
@@ -269,6 +271,80 @@ def test_seeds_are_lanes_of_their_own() -> None:
     for two, one in zip(both, single, strict=True):
         for name in one:
             np.testing.assert_allclose(two[name][1], one[name][0], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
+
+
+def test_devices_share_the_environments_of_a_seed() -> None:
+    """One seed on two devices: the same to rounding, and each does half of the work of learning. Frames stay where they
+    are, and acting needs no word between devices. The run goes on to the same bits."""
+    programs: dict[tuple[str, int], Any] = {}
+
+    def spied(name: str, devices: int, program: Any) -> Any:
+        def call(*given: Any) -> Any:
+            programs.setdefault((name, devices), program.lower(*given).compile())
+            return program(*given)
+
+        return call
+
+    def opened(devices: int) -> tuple[Training, FilmLane]:
+        training = Training(plan_of(2, task__horizon=5, loop__devices=devices))
+        lane = training.lanes[0]
+        assert isinstance(lane, FilmLane)
+        return training, lane
+
+    metrics = {}
+    for devices in (1, 2):
+        training, lane = opened(devices)
+        for name in ("act", "study", "lesson"):
+            setattr(lane.programs, name, spied(name, devices, getattr(lane.programs, name)))
+        training.ask()
+        parts = list(training)
+        metrics[devices] = [part.metrics for part in parts]
+        mine = jax.devices()[:devices]
+        assert all(leaf.devices() == {*mine} for leaf in jax.tree.leaves((lane.arrays, lane.groups[0].film)))
+        assert training.devices == ["+".join(map(str, mine))]
+        end, kept = training.snapshot().arrays, parts[0].snapshot
+        training.close()
+    for one, two in zip(metrics[1], metrics[2], strict=True):
+        for name in one:
+            np.testing.assert_allclose(two[name], one[name], rtol=1e-3, atol=1e-5, err_msg=name)
+    words = {made: [word for word in COLLECTIVES if word in text.as_text()] for made, text in programs.items()}
+    assert not any(words[name, 1] for name in ("act", "study", "lesson"))
+    assert not words["act", 2]
+    assert "all-reduce" in words["study", 2]
+    assert "all-reduce" in words["lesson", 2]
+    assert f"{SIDE},{SIDE}" not in "".join(
+        line for line in programs["study", 2].as_text().splitlines() if any(f" {word}(" in line for word in COLLECTIVES)
+    )
+    work = {made: text.cost_analysis()["flops"] for made, text in programs.items()}
+    for name in ("study", "lesson"):
+        assert work[name, 2] < 0.56 * work[name, 1]
+    again, _ = opened(2)
+    assert kept is not None
+    again.resume(again.settled(kept))
+    metrics_of(again)
+    found = again.snapshot().arrays
+    again.close()
+    for name in end:
+        np.testing.assert_array_equal(found[name], end[name], err_msg=name)
+
+
+def test_more_devices_than_there_are_is_told_before_anything_begins() -> None:
+    with pytest.raises(UsageError, match=r"loop\.devices = 99.*JAX has 2.*lower it"):
+        Training(plan_of(loop__devices=99))
+    with pytest.raises(UsageError, match=r"loop\.devices = 2 is for arcade games"):
+        resolve(Experiment("mountain-car", "lbs", settings={"loop.devices": 2}))
+
+
+def test_teams_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds take turns on teams; a device that fits into none is left over."""
+    monkeypatch.setattr(jax, "devices", lambda: list("abcde"))
+    assert teams(8, 1) == [["a"], ["b"], ["c"], ["d"], ["e"]]
+    assert teams(8, 2) == [["a", "b"], ["c", "d"]]
+    assert teams(1, 2) == [["a", "b"]]
+    assert teams(3, 5) == [["a", "b", "c", "d", "e"]]
 
 
 def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
@@ -295,7 +371,7 @@ def test_a_mistake_of_a_method_is_not_blamed_on_emulators(lane: FilmLane, monkey
     def wrong(*_: Any) -> Any:
         raise TypeError("mine")
 
-    monkeypatch.setattr(lane, "_act", wrong)
+    monkeypatch.setattr(lane.programs, "act", wrong)
     with pytest.raises(TypeError, match=r"^mine$"):
         lane.iterate()
 

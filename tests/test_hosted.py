@@ -115,7 +115,7 @@ def plan_for(task: Any, method: str = "lbs", seeds: int = 2, **changes: Any) -> 
 
 
 def lane_for(plan: Any, seeds: Any = (0, 1)) -> Lane:
-    lane = Lane(plan.setup, plan.build_model, seeds, jax.devices()[0])
+    lane = Lane(plan.setup, plan.build_model, seeds, jax.devices()[:1])
     lane.compile()
     return lane
 

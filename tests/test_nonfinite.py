@@ -436,7 +436,7 @@ def test_the_soaks_faults_are_everywhere() -> None:
 def test_lanes_know_their_actions_from_their_observations() -> None:
     """Where an action ran away and the simulation followed in the same step, the action is named."""
     plan = plan_for("half-cheetah", "random")
-    lane = Lane(plan.setup, plan.build_model, plan.seeds, jax.devices()[0])
+    lane = Lane(plan.setup, plan.build_model, plan.seeds, jax.devices()[:1])
     lane.tape.action[4, 1, 0, 2] = np.nan
     lane.fleet.obs[2, 0] = np.inf
     lane.now = 5

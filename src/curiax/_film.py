@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from ._types import Film, Transition
 
@@ -20,7 +21,18 @@ TOGETHER = 8
 
 
 def at_every_time(film: Film | None, each: Any, *columns: Any) -> Any:
-    """`each` of the columns at every time step; where observations are made of frames, a few of them at once."""
+    """`each` of one environment's columns at every step `[T, N]`; of those made of frames a few times at once."""
     if film is None:
-        return jax.vmap(each)(*columns)
-    return jax.lax.map(lambda now: each(*now), columns, batch_size=TOGETHER)
+        return jax.vmap(jax.vmap(each))(*columns)
+    # Environments first: networks see both axes as one, which devices can share by what comes first in it.
+    some = jax.vmap(jax.vmap(each), in_axes=1, out_axes=1)
+    steps = jax.tree.leaves(columns)[0].shape[0]
+    whole = steps // TOGETHER * TOGETHER
+    parts = []
+    if whole:
+        split = jax.tree.map(lambda x: x[:whole].reshape(-1, TOGETHER, *x.shape[1:]), columns)
+        found = jax.lax.map(lambda now: some(*now), split)
+        parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found))
+    if whole < steps:
+        parts.append(some(*jax.tree.map(lambda x: x[whole:], columns)))
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)

@@ -282,6 +282,12 @@ class Film(eqx.Module):
     deviation: Scalar
     #: The type of what is seen: convolutions compute in the type of their input.
     kind: Any = eqx.field(static=True, default=jnp.float32)
+    #: How the second axis of what is computed from it is dealt out over devices; None where there is one.
+    share: Any = eqx.field(static=True, default=None)
+
+    def shared(self, columns: Any) -> Any:
+        """Columns of a rollout `[T, N, ...]`, or minibatches `[number, B, ...]`, dealt out over the devices."""
+        return columns if self.share is None else jax.lax.with_sharding_constraint(columns, self.share)
 
     def __call__(self, numbers: Int[Array, " stack"]) -> Float[Array, "height width stack"]:
         black = (numbers < 0)[:, None, None]
@@ -309,3 +315,7 @@ class Rollout(eqx.Module):
     def see(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
         """One observation, as agents and methods see it."""
         return obs if self.film is None else self.film(obs)
+
+    def shared(self, batches: Any) -> Any:
+        """Minibatches of its steps `[number, B, ...]`, dealt out over the devices that share its film."""
+        return batches if self.film is None else self.film.shared(batches)

@@ -165,7 +165,10 @@ LOOKED_AT = 8
 
 def log_probs(policy: AnyPolicy, rollout: Rollout, times: slice) -> Float[Array, "_ N"]:
     """Log-probability of every action taken at some times."""
-    each = jax.vmap(lambda obs, action: policy.distribution(rollout.see(obs)).log_prob(action))
+
+    def each(obs: Array, action: Array) -> Scalar:
+        return policy.distribution(rollout.see(obs)).log_prob(action)
+
     return at_every_time(rollout.film, each, rollout.step.obs[times], rollout.step.action[times])
 
 
@@ -287,7 +290,7 @@ class PPO(AbstractAgent):
         size = min(s.minibatch_size, count)
         orders = jax.vmap(lambda k: shuffle(k, count))(jax.random.split(key, s.epochs))
         index = orders[:, : count // size * size].reshape(-1, size)
-        batches = jax.tree.map(lambda x: x[index], samples)
+        batches = rollout.shared(jax.tree.map(lambda x: x[index], samples))
         policy, opt_state, report = descend(
             lambda policy, batch: self._loss(policy, batch, rollout.see),
             state.policy,
@@ -316,15 +319,18 @@ class PPO(AbstractAgent):
             distribution, value = policy.both(rollout.see(obs))
             return value, distribution.log_prob(action)
 
-        return at_every_time(rollout.film, jax.vmap(each), rollout.step.obs, rollout.step.action)
+        return at_every_time(rollout.film, each, rollout.step.obs, rollout.step.action)
 
     def _bootstrap(
         self, policy: AnyPolicy, rollout: Rollout, value: Float[Array, "T N"]
     ) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
         """The value each step bootstraps from, and where the trace is cut."""
         step: Transition = rollout.step
-        evaluate = jax.vmap(lambda obs: policy.value(rollout.see(obs)))
-        following = jnp.concatenate([value[1:], evaluate(rollout.acted_next[-1])[None]])
+
+        def evaluate(obs: Array) -> Scalar:
+            return policy.value(rollout.see(obs))
+
+        following = jnp.concatenate([value[1:], jax.vmap(evaluate)(rollout.acted_next[-1])[None]])
         if self.settings.episode_ends == "ignore":
             return following, jnp.zeros_like(step.terminated)
         if self.settings.episode_ends == "terminate":

@@ -153,8 +153,7 @@ def score(
         return model.reward(memory, shown(film, t), key=key)
 
     if memory is None:
-        over_envs = jax.vmap(lambda t, k: one(None, t, k)[1], in_axes=(0, axis))
-        bonus = with_keys(film, over_envs, steps, keys, axis)
+        bonus = with_keys(film, lambda t, k: one(None, t, k)[1], steps, keys, axis)
         return None, jnp.where(steps.valid, bonus, 0.0)
 
     def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
@@ -182,7 +181,7 @@ def score(
 
 
 def with_keys(film: Film | None, each: Any, steps: Transition, keys: Any, axis: int | None) -> Any:
-    """`each` of the steps at every time, with the keys of that time or the one for all."""
+    """`each` of the steps, with a key of its own or the one for all."""
     if axis is None:
         return at_every_time(film, lambda t: each(t, keys), steps)
     return at_every_time(film, each, steps, keys)
@@ -199,9 +198,8 @@ def explanation(
     if film is not None:
         steps = jax.tree.map(lambda x: x[::EXPLAINED], steps)
     keys, axis = method_keys(model, key, steps.reward.shape)
-    over_envs = jax.vmap(lambda t, k: model.explain(shown(film, t), key=k), in_axes=(0, axis))
     # The same nesting as in `score`, so that the compiler can share the networks' evaluation with it.
-    terms = with_keys(film, over_envs, steps, keys, axis)
+    terms = with_keys(film, lambda t, k: model.explain(shown(film, t), key=k), steps, keys, axis)
     return jax.tree.map(
         lambda term: valid_mean(term, steps.valid & within(term, LIMIT) if mask else steps.valid), terms
     )

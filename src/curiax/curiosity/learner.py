@@ -198,7 +198,8 @@ class Learner(eqx.Module):
             total = valid_mean(each, steps.valid)
             return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 
-        batches = (lessons.batches, lessons.drawn)
+        steps = lessons.batches if film is None else film.shared(lessons.batches)
+        batches = (steps, lessons.drawn)
         model, opt_state, report = descend(
             loss, model, self.optimiser, state.opt_state, batches, wanted=lessons.wanted, mask=mask
         )

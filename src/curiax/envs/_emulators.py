@@ -66,6 +66,7 @@ class EmulatorFleet(AbstractFleet):
         stacked: bool = True,
     ) -> None:
         processes = max(1, min(processes, count))
+        self.count = count
         #: The number of its first emulator, where it is one of several fleets: for messages.
         self.first = 0
         self._what = f"the emulators of {settings.get('game', machine)!r}"

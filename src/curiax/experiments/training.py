@@ -55,7 +55,7 @@ class Training:
         self._before: dict[int, str] = {}
         if isinstance(plan.setup.task, AbstractHostTask):
             self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout)
-            self.devices = [str(lane.device) for lane in self.lanes]
+            self.devices = ["+".join(map(str, lane.devices)) for lane in self.lanes]
             self.border = Border(len(self.lanes))
             return
         self._mesh = seed_mesh(devices.devices_for(len(plan.seeds), layout))

@@ -97,7 +97,7 @@ class Trial:
         poisoned = inject(self.plan, SOUND)
         self.setup, self.lane = poisoned.setup, None
         if isinstance(plan.setup.task, AbstractHostTask):
-            self.lane = Lane(poisoned.setup, poisoned.build_model, plan.seeds, jax.devices()[0])
+            self.lane = Lane(poisoned.setup, poisoned.build_model, plan.seeds, jax.devices()[:1])
             self.lane.compile()
             self._first, self._start = jax.tree.map(jnp.copy, self.lane.arrays), self.lane.moments.state()
         else:
@@ -130,7 +130,7 @@ class Trial:
         fleet = lane.fleet
         assert isinstance(fleet, PoisonedFleet)
         fleet.aim(injection.field, word_of(self.plan, injection), injection.value)
-        lane.arrays = jax.device_put(jax.tree.map(jnp.copy, state), lane.device)
+        lane.arrays = jax.device_put(jax.tree.map(jnp.copy, state), lane.home)
         lane.moments.restore(self._start)
         lane.lost = {}
         lane.now, lane.began[:] = 0, 0

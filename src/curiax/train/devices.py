@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .._errors import UsageError
 
 
 def cpu_cores() -> int:
@@ -93,6 +97,27 @@ def devices_for(seeds: int, count: int | None = None) -> Sequence[Any]:
     """The devices for that many seeds: never more than one each, and `count` of them where there are as many."""
     available = jax.devices()[:count]
     return available[: max(1, min(len(available), seeds))]
+
+
+#: The axis of a mesh along which the environments of one seed are shared.
+SHARED = "environment"
+
+
+def home(line: Sequence[Any]) -> Any:
+    """Where whatever all devices of a line have is put: on the only one, or a copy on each."""
+    return line[0] if len(line) == 1 else NamedSharding(Mesh(np.asarray(line), (SHARED,)), PartitionSpec())
+
+
+def teams(seeds: int, size: int) -> list[list[Any]]:
+    """Devices in teams of so many, each of which has one seed at a time; as many teams as are of use."""
+    found = jax.devices()
+    if size > len(found):
+        raise UsageError(
+            f"loop.devices = {size}, but JAX has {len(found)} of kind {found[0].platform!r} here: lower it, or "
+            "run where there are more."
+        )
+    whole = range(0, len(found) - size + 1, size)
+    return [found[k : k + size] for k in whole][:seeds]
 
 
 def lane_devices(seeds: int) -> Sequence[Any]:

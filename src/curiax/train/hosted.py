@@ -105,10 +105,10 @@ class Lane(AbstractLane):
         setup: Setup,
         build_model: Callable[[PRNGKey], AbstractCuriosity],
         seeds: Sequence[int],
-        device: Any,
+        line: Sequence[Any],
         threads: int = 1,
     ) -> None:
-        super().__init__(setup, build_model, seeds, device)
+        super().__init__(setup, build_model, seeds, line)
         task, loop = setup.task, setup.loop
         assert isinstance(task, AbstractHostTask)
         self.fleet: AbstractFleet = task.open(len(seeds) * loop.envs, threads)
@@ -144,8 +144,8 @@ class Lane(AbstractLane):
         def calibrate(arrays: Any, columns: Sequence[Array]) -> Any:
             return eqx.filter(calibrated(eqx.combine(arrays, static), one_rollout(columns)[0]), eqx.is_array)
 
-        options: Any = devices.compiler_options(self.device)
-        example = self.tape.sent(self.fleet, self.device)
+        options: Any = devices.compiler_options(self.home)
+        example = self.tape.sent(self.fleet, self.home)
         self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
         self._calibrate = jax.jit(jax.vmap(calibrate, in_axes=(0, 1)))
         learning = jax.jit(jax.vmap(step, in_axes=(0, 1)), donate_argnums=0)
@@ -175,7 +175,7 @@ class Lane(AbstractLane):
         actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
         with self.blaming_environments():
             self.collect(actor, draws)
-        columns = self.tape.sent(self.fleet, self.device)
+        columns = self.tape.sent(self.fleet, self.home)
         if self.now == self.setup.loop.rollout and self.train_state.curiosity.calibrates:
             self.arrays = self._calibrate(self.arrays, columns)
         self.arrays, metrics = self._learn(self.arrays, columns)

@@ -17,6 +17,7 @@ from .._stats import Moments
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from .batch import first_states, host_copies, refilled
+from .devices import home
 from .loop import Setup, TrainState
 
 HostMetrics = dict[str, np.ndarray]
@@ -25,7 +26,7 @@ LEARNT, HOST = "learnt.", "host."
 
 
 class AbstractLane(abc.ABC):
-    """Some seeds, one device, and environments of their own; a thread drives it."""
+    """Some seeds, a device or several, and environments of their own; a thread drives it."""
 
     #: Seed → what happened to its environments. Another thread reads it: it is replaced, never changed.
     lost: dict[int, str]
@@ -33,12 +34,18 @@ class AbstractLane(abc.ABC):
     now: int
 
     def __init__(
-        self, setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosity], seeds: Sequence[int], device: Any
+        self,
+        setup: Setup,
+        build_model: Callable[[PRNGKey], AbstractCuriosity],
+        seeds: Sequence[int],
+        line: Sequence[Any],
     ) -> None:
-        self.setup, self.seeds, self.device = setup, tuple(seeds), device
+        self.setup, self.seeds, self.devices = setup, tuple(seeds), tuple(line)
+        #: Where arrays are put: on the lane's device, or a copy on each of several.
+        self.home = home(line)
         self.lost, self.now = {}, 0
         arrays, self.static = eqx.partition(first_states(setup, build_model, seeds), eqx.is_array)
-        self.arrays = jax.device_put(arrays, device)
+        self.arrays = jax.device_put(arrays, self.home)
 
     @property
     def train_state(self) -> TrainState:
@@ -82,7 +89,7 @@ class AbstractLane(abc.ABC):
 
     def resume(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Continue from a snapshot, to the last bit."""
-        self.arrays = jax.device_put(refilled(self.arrays, part_of(snapshot, LEARNT)), self.device)
+        self.arrays = jax.device_put(refilled(self.arrays, part_of(snapshot, LEARNT)), self.home)
         self.restore(part_of(snapshot, HOST))
 
     @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask
-from .devices import cpu_cores, devices_for, lane_devices
+from .devices import cpu_cores, lane_devices, teams
 from .filmed import FilmLane
 from .hosted import Lane
 from .lane import AbstractLane, HostMetrics
@@ -87,13 +87,15 @@ def open_lanes(
 
     Of emulators, whose frames are large, each seed has a lane of its own.
     """
-    filmed = isinstance(setup.task, AbstractEmulatorTask)
-    kind, found = (FilmLane, devices_for(len(seeds))) if filmed else (Lane, lane_devices(len(seeds)))
-    devices = found if count is None and not filmed else list(islice(cycle(found), len(seeds) if filmed else count))
-    dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(devices))]
-    threads = max(1, cpu_cores() // len(devices))
+    if isinstance(setup.task, AbstractEmulatorTask):
+        kind, lines = FilmLane, list(islice(cycle(teams(len(seeds), setup.loop.devices)), len(seeds)))
+    else:
+        found = lane_devices(len(seeds))
+        kind, lines = Lane, [[device] for device in islice(cycle(found), count or len(found))]
+    dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(lines))]
+    threads = max(1, cpu_cores() // len(lines))
     lanes: list[AbstractLane] = [
-        kind(setup, build_model, part, device, threads) for part, device in zip(dealt, devices, strict=True)
+        kind(setup, build_model, part, line, threads) for part, line in zip(dealt, lines, strict=True)
     ]
     with ThreadPoolExecutor(len(lanes)) as pool:
         list(pool.map(lambda lane: lane.compile(), lanes))
