@@ -14,6 +14,7 @@ from curiax._types import Transition
 from curiax.curiosity import LBS, Surprisal
 from curiax.curiosity.encoders import CNN, Mirror, Painter, burda, same
 from curiax.curiosity.surprisal import Residual, UNet
+from curiax.experiments.registry import METHODS
 from curiax.nn import Conv, Deconv, glorot_uniform, spread_out, unit_columns
 
 GAME = Spec((84, 84, 4), Discrete(4))
@@ -118,6 +119,39 @@ def test_sizes_are_those_of_the_cards() -> None:
     mirror = Mirror(GAME, 512, key=KEY)
     assert [layer.size(n) for layer, n in zip(mirror.layers, (7, 9, 20), strict=True)] == [9, 20, 84]
     assert numbers(mirror) == 513 * 3136 + (64 * 9 * 64 + 64) + (64 * 16 * 32 + 32) + (32 * 64 * 4 + 4)
+
+
+#: Parameters at 84 x 84 x 4 with four actions, layer by layer: the convolutions, with their linear layer of 512; a
+#: linear layer of 512 on 512; what trains in each method, and what is frozen.
+CONVOLUTIONS = (8 * 8 * 4 + 1) * 32 + (4 * 4 * 32 + 1) * 64 + (3 * 3 * 64 + 1) * 64
+SEEN, DENSE, ACTIONS = CONVOLUTIONS + (7 * 7 * 64 + 1) * 512, 513 * 512, 4
+ON_ACTION = (512 + ACTIONS + 1) * 512
+INVERSE = (2 * 512 + 1) * 512 + 513 * ACTIONS
+DYNAMICS = (1 + 2 * 4 + 1) * ON_ACTION
+#: Random features are standardised: a mean and a deviation each.
+FEATURES = SEEN + 2 * 512
+SIZES = {
+    # Two eyes, two trunks, two heads of mean and deviation each, a linear decoder.
+    "lbs": (2 * SEEN + (ON_ACTION + DENSE) + ((2 * 512 + 1) * 512 + DENSE) + 4 * DENSE + DENSE, FEATURES),
+    "icm": (SEEN + INVERSE + ON_ACTION + 2 * DENSE, 0),
+    "rnd": (SEEN + 2 * DENSE, SEEN),
+    "disagreement": (5 * (ON_ACTION + 2 * DENSE), FEATURES),
+    # Embedding and distillation of 32 features each, both with hidden layers of 512.
+    "ngu": (
+        (CONVOLUTIONS + 3137 * 32) + ((2 * 32 + 1) * 512 + 513 * ACTIONS) + (SEEN + DENSE + 513 * 32),
+        CONVOLUTIONS + 3137 * 32,
+    ),
+    "surprisal": (DYNAMICS, SEEN),
+    "surprisal-idf": (SEEN + INVERSE + DYNAMICS, 0),
+}
+
+
+@pytest.mark.parametrize("method", SIZES)
+def test_whole_methods_have_as_many_parameters_as_their_layers(method: str) -> None:
+    entry = METHODS[method]
+    settings = {name.removeprefix("method."): value for name, value in entry.settings.items()}
+    trainable, rest = split_trainable(entry.cls(GAME, key=KEY, **settings))
+    assert (numbers(trainable), numbers(rest)) == SIZES[method]
 
 
 def layer(linear: object, x: np.ndarray) -> np.ndarray:
