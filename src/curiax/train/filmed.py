@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from threading import Lock
 from typing import Any
 
 import equinox as eqx
@@ -36,6 +38,8 @@ from .random_play import moments_of, random_play
 
 #: Groups of environments. More than two were slower: each step of a group costs the host as much as a larger one's.
 GROUPS = 2
+#: Devices that talk to each other must get their programs in the same order: whoever begins such a one holds this.
+TURN = Lock()
 
 
 class Group:
@@ -143,10 +147,10 @@ class FilmLane(AbstractLane):
         plain = Pixels(np.zeros(task.spec.obs_shape, np.float32), np.asarray(255.0, np.float32))
         self.pixels = jax.device_put(plain, self.home)
         self._training: Unfinished | None = None
-        # JAX has the programs that one thread began run in turn: those of another need not wait for them. Not where
-        # devices talk to each other: each must get the same programs in the same order.
-        alone = len(self.devices) == 1 and self.devices[0].platform == "cpu"
-        self._teacher = ThreadPoolExecutor(1) if alone else None
+        alone = len(self.devices) == 1
+        self._turn = nullcontext() if alone else TURN
+        # JAX has the programs that one thread began run in turn: those of another need not wait for them.
+        self._teacher = ThreadPoolExecutor(1) if alone and self.devices[0].platform == "cpu" else None
 
     @property
     def obs_stats(self) -> Moments:
@@ -178,10 +182,9 @@ class FilmLane(AbstractLane):
 
     def _learn(self) -> Future[HostMetrics]:
         """The first half of learning from the rollout; the second half is left to be done beside the next one."""
-        films = [group.film for group in self.groups]
-        self.arrays, films, (lessons, frames), metrics = self.programs.study(
-            self.arrays, films, self._columns(), self.pixels
-        )
+        given = [group.film for group in self.groups], self._columns(), self.pixels
+        with self._turn:
+            self.arrays, films, (lessons, frames), metrics = self.programs.study(self.arrays, *given)
         for group, film in zip(self.groups, films, strict=True):
             group.film = film
             group.place(0)
@@ -212,9 +215,9 @@ class FilmLane(AbstractLane):
         """Begin one more gradient step of the model; False if there was none left."""
         if training.done == training.count:
             return False
-        model, learnt, training.report = self.programs.lesson(
-            *training.taught, training.lessons, training.frames, training.done, training.report, self.pixels
-        )
+        given = training.lessons, training.frames, training.done, training.report, self.pixels
+        with self._turn:
+            model, learnt, training.report = self.programs.lesson(*training.taught, *given)
         training.taught = (model, learnt)
         training.done += 1
         return True
