@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test sb3 lint format types tests docs results check-python benchmark gpu-bundle soak clean help bonus-examples
+.PHONY: demo test sb3 mario lint format types tests docs results check-python benchmark gpu-bundle soak clean help bonus-examples
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,8 @@ tests:
 	$(BIN)/python -m pytest -n 2
 
 sb3: $(VENV)/.installed-sb3 ## PyTorch and Stable-Baselines3, which `make test` then tests with
+
+mario: $(VENV)/.installed-mario ## Super Mario Bros., which `make test` then tests with; needs g++
 
 docs: $(VENV)/.installed-docs ## the documentation, as a site in docs/_build/html; no network
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs docs/_build/html
@@ -94,6 +96,13 @@ TORCH ?= torch==2.13.0
 $(VENV)/.installed-sb3: pyproject.toml | $(BIN)/python
 	$(PIP) install $(TORCH)
 	$(PIP) install -e '.[sb3]'
+	@touch $@ $(VENV)/.installed
+
+# nes-py is compiled on the spot, by g++ and nothing else.
+$(VENV)/.installed-mario: pyproject.toml | $(BIN)/python
+	@command -v g++ >/dev/null || \
+	  { echo "Super Mario Bros. needs a C++ compiler, g++, to build nes-py: apt-get install g++, then make mario" >&2; exit 2; }
+	$(PIP) install -e '.[mario]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python

@@ -7,6 +7,8 @@ Two files: `curiax.tar.xz`, and `go.sh`, which unpacks it into a temporary folde
 
 What is needed is what pyproject.toml says, with some extras; what the node has is in `PRESENT`, or in a file made there
 by `pip list --format freeze`. Wheels are those of the index that pip knows, for the Python and the system of the node.
+Of some packages Curiax uses files and no Python, as of those that play Super Mario Bros.: they are packed without what
+they need, and built here where the index has no wheel.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -33,6 +37,8 @@ PRESENT = frozenset(
         *("mdurl", "numba", "numpy", "optax", "orbax-checkpoint", "pillow", "pygments", "rich", "safetensors", "scipy"),
     }
 )
+#: Packages that are never imported: nes-py's library is loaded, whatever Python it was built with, and a ROM is read.
+FILES_ONLY = ("nes-py", "gym-super-mario-bros")
 GO = """#!/usr/bin/env bash
 # Unpack Curiax and the packages beside it, once, and run a command with them: bash go.sh python3 -m curiax doctor
 set -euo pipefail
@@ -86,6 +92,21 @@ def download(wanted: Sequence[str], present: Collection[str], args: argparse.Nam
     plan.unlink()
     exact = [f"{entry['name']}=={entry['version']}" for entry in found if plain(entry["name"]) not in present]
     pip("download", "--no-deps", "--dest", str(folder), *target, *exact)
+
+
+def build(wanted: Sequence[str], args: argparse.Namespace, folder: Path) -> None:
+    """Make wheels here, of just these packages."""
+    here = platform.machine()
+    if args.platform and not any("linux" in name and name.endswith(here) for name in args.platform):
+        raise SystemExit(
+            f"--platform {' '.join(args.platform)}: {', '.join(map(name_of, wanted))} would be built for this machine "
+            f"({here}); make the bundle on one like the node, or leave out what needs it (--without, --extras)."
+        )
+    try:
+        pip("wheel", "--no-deps", "--wheel-dir", str(folder), *wanted)
+    except SystemExit as error:
+        missing = "" if shutil.which("g++") else "\nThere is no C++ compiler, which nes-py needs: apt-get install g++."
+        raise SystemExit(f"{error}{missing}") from None
 
 
 def pip(*arguments: str) -> None:
@@ -153,6 +174,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--extras", nargs="*", default=["atari"], help="of Curiax (default %(default)s)")
     options.add_argument("--present", type=Path, help="what the node has: its `pip list --format freeze`")
     options.add_argument("--also", nargs="*", default=[], metavar="NAME", help="further packages")
+    options.add_argument(
+        "--build",
+        nargs="*",
+        default=[],
+        metavar="NAME",
+        help="pack these without what they need, built here where the index has no wheel: for packages that are not "
+        f"imported. Always so: {', '.join(FILES_ONLY)}",
+    )
     options.add_argument("--without", nargs="*", default=[], metavar="NAME", help="packages to leave out")
     options.add_argument("--most-mb", type=float, default=64.0, help="largest archive (default %(default)s)")
     source = options.add_mutually_exclusive_group()
@@ -167,7 +196,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.wheels or Path(temporary)
         if not (args.wheels or args.no_wheels):
-            download([*needed(args.extras, present), *args.also], present, args, folder)
+            alone = {*FILES_ONLY, *map(name_of, args.build)}
+            wanted = [*needed(args.extras, present), *args.also]
+            asked = {name_of(line) for line in wanted}
+            wanted += [line for line in args.build if name_of(line) not in asked]
+            built = [line for line in wanted if name_of(line) in alone]
+            if built:
+                build(built, args, folder)
+            if len(wanted) > len(built):
+                download([line for line in wanted if line not in built], present, args, folder)
         wheels = sorted(folder.glob("*.whl"))
         args.out.mkdir(parents=True, exist_ok=True)
         archive = args.out / ARCHIVE

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from curiax.cli._tables import print_content
 from curiax.cli.doctor import mario_works
 from curiax.envs import Mario, mario
 from curiax.envs.atari import PAPER
+from curiax.experiments import reproduce
 from curiax.experiments.progress import headline
 from curiax.experiments.published import references
 from curiax.experiments.registry import METHODS, TASKS, find_task
@@ -36,7 +39,7 @@ from curiax.report.content import Content
 from curiax.report.game_tables import game_notices
 from curiax.report.page import page
 from curiax.report.publish import publish, verify
-from curiax.report.record import Heading, Record, check_complete, condense, load, save
+from curiax.report.record import Heading, Record, check_complete, condense, load, read_heading, save
 from curiax.report.table import rows
 
 pytest.importorskip("ale_py")
@@ -144,13 +147,77 @@ def test_nothing_is_trained_where_a_game_is_missing(
     assert list(tmp_path.iterdir()) == []
 
 
+def rom_file(path: Path) -> Path:
+    """A file of the right size that no emulator could play."""
+    path.write_bytes(b"NES\x1a" + bytes([2, 1, 1, 0]) + bytes(8) + bytes(40_960))
+    return path
+
+
+def test_a_suite_plays_a_rom_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Mario, "require", lambda self: None)  # whether a machine is installed or not
+    rom_file(tmp_path / "my own.nes")
+    trained: list[Experiment] = []
+
+    def train(chosen: list[Experiment], *_: Any) -> list[Any]:
+        trained.extend(chosen)
+        return [
+            SimpleNamespace(plan=resolve(each), manifest=told, metrics=frame_of(each.task, 1.0, 2, 40))
+            for each in chosen
+            for told in [game_manifest(each.task, each.method, range(2), 40, settings=each.settings)]
+        ]
+
+    monkeypatch.setattr(reproduce, "train_suite", train)
+    line = ["reproduce", "arcade", "--games", "pong,mario", "--methods", "lbs", "--seeds", "2", "--rom", "my own.nes"]
+    assert main([*line, "--quiet"]) == 0
+    assert {each.task: each.settings for each in trained} == {"atari:pong": {}, "mario": {"task.rom": "my own.nes"}}
+    assert {each.label for each in trained} == {"lbs"}
+    assert main(["verify", "runs/arcade"]) == 0
+    kept = read_heading(tmp_path / "runs" / "arcade" / "record").command
+    assert kept == "curiax reproduce arcade --methods lbs --games pong,mario --rom 'my own.nes' --seeds 2"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("arcade --games pong --rom mine.nes", r"--rom mine\.nes: .*not among what is run.*--games mario\.$"),
+        ("mountain-car --rom mine.nes", r"--rom mine\.nes: .*not among what is run.*take the suite arcade\.$"),
+        ("arcade --games pong,mario --rom gone.nes", r"task\.rom = 'gone\.nes': cannot be read"),
+        ("arcade --games pong,mario --rom wrong.nes", r"task\.rom = 'wrong\.nes': not a ROM file"),
+    ],
+)
+def test_a_rom_that_cannot_be_played_is_refused_before_training(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rom_file(tmp_path / "mine.nes")
+    (tmp_path / "wrong.nes").write_bytes(b"no game")
+    assert main(["reproduce", *line.split()]) == 2
+    assert re.search(said, capsys.readouterr().err.strip(), re.DOTALL)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_whoever_brings_a_rom_is_not_told_to_leave_the_game_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def unplayable(self: Mario) -> None:
+        raise UsageError("task.rom: the game does not begin.")
+
+    monkeypatch.setattr(Mario, "require", unplayable)
+    suite, rom = on_games(SUITES["arcade"], ["pong", "mario"]), str(rom_file(tmp_path / "mine.nes"))
+    with pytest.raises(UsageError, match=r"does not begin\.$"):
+        experiments(suite, methods=["lbs"], seeds=1, steps=None, preset=None, rom=rom)
+
+
 def test_the_commands_tell_of_games(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     text = capsys.readouterr().out
     assert "any other game of ale-py, as atari:pitfall" in text
     with pytest.raises(SystemExit):
         main(["reproduce", "--help"])
-    assert "any game of ale-py" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "any game of ale-py" in text
+    assert "a ROM file of Super Mario Bros. that you own" in text
 
 
 def test_the_doctor_looks_for_mario_without_importing_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -350,9 +417,9 @@ def test_the_version_of_mario_is_the_runs_own() -> None:
     """Whatever is installed where the report is made; runs of earlier versions did not say it."""
     lbs, surprisal = played(MARIO, "lbs"), played(MARIO, "surprisal")
     cases = {
-        "NTSC). Ours is World (NTSC). The authors'": [with_version(lbs, "World (NTSC)")],
         "NTSC). These runs do not say which they had. The authors'": [lbs],
-        "lbs: it is not known which. surprisal: World (NTSC). The": [lbs, with_version(surprisal, "World (NTSC)")],
+        "lbs: it is not known which. surprisal: World (NTSC). The authors' distances are shown but not compared with "
+        "where the version is not theirs.": [lbs, with_version(surprisal, "World (NTSC)")],
         "NTSC). lbs: Europe (PAL). surprisal: unknown (SHA-1 12). In the European": [
             with_version(lbs, "Europe (PAL)"),
             with_version(surprisal, "unknown (SHA-1 12)"),
@@ -360,6 +427,37 @@ def test_the_version_of_mario_is_the_runs_own() -> None:
     }
     for told, records in cases.items():
         assert told in game_notices(records)[-1].text
+
+
+@pytest.mark.parametrize(("level", "expected"), [(1.0, "agrees"), (0.3, "below"), (3.0, "above")])
+def test_the_authors_version_of_mario_is_compared(tmp_path: Path, level: float, expected: str) -> None:
+    """With a ROM of one's own, too: where its file lies changes nothing about the method."""
+    rom = rom_file(tmp_path / "mine.nes")
+    record = with_version(played(MARIO, "lbs", level, count=6103, settings={"task.rom": str(rom)}), "World (NTSC)")
+    rom.unlink()  # whoever reads a record need not have the file
+    (row,) = [row for row in rows([record], "s") if row.metric == "game/score"]
+    curve, ours, steps = references()[MARIO], np.array(row.values), 6103 * STEPS
+    theirs, spread = curve.at(steps), curve.at(steps, curve.spread)
+    told = scipy.stats.ttest_ind_from_stats(ours.mean(), ours.std(ddof=1), 3, theirs, spread, 5, equal_var=False)
+    assert (row.paper, row.verdict) == (theirs, expected)
+    assert row.p == pytest.approx(told.pvalue)
+    made = content([record])
+    (table,) = made.games
+    assert table.rows[0][table.header.index("verdict")].text.startswith(f"{expected} ±")
+    (notice,) = [notice for notice in made.notices if "Super Mario Bros.:" in notice.text]
+    assert notice.level == "note"
+    assert notice.text.endswith("Ours is World (NTSC).")
+
+
+@pytest.mark.parametrize("version", ["Europe (PAL)", f"unknown (SHA-1 {'0' * 40})"])
+def test_another_version_of_mario_is_not_compared_whoever_brings_it(tmp_path: Path, version: str) -> None:
+    said = {"task.rom": str(rom_file(tmp_path / "mine.nes"))}
+    (row,) = [
+        row for row in rows([with_version(played(MARIO, "lbs", settings=said), version)], "s") if row.paper is not None
+    ]
+    assert (row.metric, row.verdict, row.p) == ("game/score", "not comparable", None)
+    changed = with_version(played(MARIO, "lbs", settings={**said, "task.skip": 2}), "World (NTSC)")
+    assert changed.published_as is None, "another setting than the file is another method"
 
 
 def with_version(record: Record, version: str) -> Record:

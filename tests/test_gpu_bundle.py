@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import platform
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,8 +19,9 @@ import curiax
 SCRIPT = Path(__file__).parent.parent / "scripts" / "gpu_bundle.py"
 
 
-def bundled(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), "--out", str(out), *options], capture_output=True, text=True)
+def bundled(out: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), "--out", str(out), *options]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
 
 
 def there(out: Path, *command: str) -> str:
@@ -86,3 +90,96 @@ def test_an_unknown_extra_is_refused(tmp_path: Path) -> None:
     done = bundled(tmp_path, "--extras", "atri")
     assert done.returncode == 1
     assert "--extras atri: unknown; there are" in done.stderr
+
+
+#: A build backend in a few lines, so that a source distribution is built without an index.
+BACKEND = """
+import zipfile
+from pathlib import Path
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    told = Path("PKG-INFO").read_text()
+    name, version = (line.partition(": ")[2] for line in told.splitlines()[1:3])
+    name = name.replace("-", "_")
+    info, made = f"{name}-{version}.dist-info", f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(Path(wheel_directory) / made, "w") as archive:
+        for path in filter(Path.is_file, Path("content").rglob("*")):
+            archive.writestr(str(path.relative_to("content")), path.read_bytes())
+        archive.writestr(f"{info}/METADATA", told)
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return made
+"""
+
+
+def source(folder: Path, name: str, version: str, files: dict[str, bytes], backend: str = BACKEND) -> None:
+    """A source distribution, as the index has nes-py's, that asks for a package which is nowhere."""
+    system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    told = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: gym-of-old\n"
+    inside = {"pyproject.toml": system.encode(), "backend.py": backend.encode(), "PKG-INFO": told.encode()}
+    with tarfile.open(folder / f"{name}-{version}.tar.gz", "w:gz") as archive:
+        for path, content in {**inside, **{f"content/{path}": content for path, content in files.items()}}.items():
+            entry = tarfile.TarInfo(f"{name}-{version}/{path}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> tuple[Path, list[str], dict[str, str]]:
+    """A folder that pip looks into instead of an index, options by which nothing else is packed, pip's settings."""
+    folder, present = tmp_path / "sources", tmp_path / "present.txt"
+    folder.mkdir()
+    project = tomllib.loads((SCRIPT.parent.parent / "pyproject.toml").read_text())["project"]
+    present.write_text("\n".join(line.replace(">=", "==").split(",")[0] for line in project["dependencies"]))
+    return folder, ["--present", str(present)], {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+
+
+def test_what_plays_mario_is_built_and_packed_without_what_it_needs(
+    tmp_path: Path, offline: tuple[Path, list[str], dict[str, str]]
+) -> None:
+    """Curiax finds library and game there as in an installation, whatever Python the library's name speaks of."""
+    folder, options, settings = offline
+    rom = b"NES\x1a" + bytes([2, 1, 1, 0]) + bytes(8) + bytes(40_960)
+    broken = b"raise ImportError('gym')"
+    source(folder, "nes-py", "8.2.1", {"nes_py/__init__.py": broken, "nes_py/lib_nes_env.cpython-39.so": b"machine"})
+    games = {"gym_super_mario_bros/__init__.py": broken, "gym_super_mario_bros/_roms/super-mario-bros.nes": rom}
+    source(folder, "gym-super-mario-bros", "7.4.0", games)
+    out = tmp_path / "out"
+    done = bundled(out, "--extras", "mario", *options, **settings)
+    assert done.returncode == 0, done.stderr
+    packed = [line for line in done.stdout.splitlines() if line.endswith(".whl")]
+    assert packed == ["gym_super_mario_bros-7.4.0-py3-none-any.whl", "nes_py-8.2.1-py3-none-any.whl"]
+    asked = "from curiax.cli.doctor import mario_works; from curiax.envs.mario import library, rom_path; "
+    told = there(out, sys.executable, "-c", asked + "print(library(), rom_path(), mario_works(), sep='\\n')")
+    machine, game, works = told.splitlines()
+    assert Path(machine).is_relative_to(out / "tmp")
+    assert (Path(machine).read_bytes(), Path(game).read_bytes()) == (b"machine", rom)
+    assert works.startswith("works; version of the game: unknown (SHA-1 ")
+
+
+def test_other_packages_are_built_when_asked_for(
+    tmp_path: Path, offline: tuple[Path, list[str], dict[str, str]]
+) -> None:
+    folder, options, settings = offline
+    source(folder, "made", "1.0", {"made.py": b"word = 'made'"})
+    done = bundled(tmp_path / "out", "--extras", "--build", "made", *options, **settings)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "out" / "curiax.tar.xz") as archive:
+        assert "site/made.py" in archive.getnames()
+    # For a machine of another kind nothing can be built here.
+    system = "manylinux2014_" + ("x86_64" if platform.machine() == "aarch64" else "aarch64")
+    done = bundled(tmp_path / "no", "--extras", "--build", "made", "--platform", system, *options, **settings)
+    assert done.returncode == 1
+    assert f"--platform {system}: made would be built for this machine" in done.stderr
+
+
+def test_what_cannot_be_built_says_why(tmp_path: Path, offline: tuple[Path, list[str], dict[str, str]]) -> None:
+    folder, options, settings = offline
+    source(folder, "made", "1.0", {}, backend="raise RuntimeError('no such compiler')")
+    # Nothing on the path: no compiler either.
+    done = bundled(tmp_path / "out", "--extras", "--build", "made", *options, **settings, PATH="")
+    assert done.returncode == 1
+    assert "pip wheel failed" in done.stderr
+    assert "no such compiler" in done.stderr
+    assert done.stderr.strip().endswith("There is no C++ compiler, which nes-py needs: apt-get install g++.")
+    assert not (tmp_path / "out").exists()

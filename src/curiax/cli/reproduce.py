@@ -36,6 +36,7 @@ def command_reproduce(args: list[str]) -> int:
         seeds=seeds_of_tasks(suite, said.seeds, seeds_from),
         steps=said.steps,
         preset=said.preset,
+        rom=said.rom,
     )
     first = resolve(chosen[0])
     out = said.out or Path("runs") / suite.name
@@ -89,6 +90,14 @@ def reproduce_class() -> type:
             (),
         ),
         (
+            "rom",
+            Annotated[
+                str | None,
+                arg("a ROM file of Super Mario Bros. that you own; None: the European one of gym-super-mario-bros"),
+            ],
+            None,
+        ),
+        (
             "seeds",
             Annotated[
                 str | None,
@@ -121,6 +130,7 @@ def reproduce_command(said: Any) -> str:
     """The command without what does not change the result."""
     words = ["curiax", "reproduce", said.suite, *(["--methods", *said.methods] if said.methods else [])]
     words += ["--games", *said.games] if said.games else []
+    words += ["--rom", said.rom] if said.rom is not None else []
     words += ["--seeds", said.seeds]
     words += ["--steps", str(said.steps)] if said.steps is not None else []
     words += ["--preset", said.preset] if said.preset else []

@@ -39,10 +39,12 @@ from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet
 
 #: The version that gym-super-mario-bros brings.
 EUROPE = "Europe (PAL)"
+#: The paper's.
+WORLD = "World (NTSC)"
 #: What is known of the game's versions: SHA-1 of the ROM without its header → region.
 REGIONS = {
     "0c4992fc08d2278697339d3b48066e7b5f943598": EUROPE,
-    "facee9c577a5262dbe33ac4930bb0b58c8c037f7": "World (NTSC)",
+    "facee9c577a5262dbe33ac4930bb0b58c8c037f7": WORLD,
 }
 #: What a run's notes call the region.
 VERSION = "version of the game"

@@ -70,10 +70,20 @@ def experiments(
     seeds: Seeds | dict[str, Seeds],
     steps: int | None,
     preset: str | None,
+    rom: str | None = None,
 ) -> list[Experiment]:
-    """The suite's experiments, every one checked before the first is trained; `seeds` for all tasks or by task."""
+    """The suite's experiments, every one checked before the first is trained.
+
+    `seeds` are those of all tasks or by task; `rom` is a file for Super Mario Bros., which must be among the tasks.
+    """
     if preset is not None and suite.fixed:
         raise UsageError(f"suite {suite.name!r} compares presets itself: leave --preset out.")
+    if rom is not None and MARIO not in suite.tasks:
+        raise UsageError(
+            f"--rom {rom}: it is a file for Super Mario Bros., which is not among what is run: leave it out, or "
+            + ("name the game too, as --games mario." if suite.has_games else "take the suite arcade.")
+        )
+    own = {MARIO: {"task.rom": rom}} if rom is not None else {}
     labelled = {variant.label: variant for variant in suite.variants}
     chosen = [labelled.get(name, Variant(name, name)) for name in methods] if methods else suite.variants
     found = [
@@ -83,7 +93,7 @@ def experiments(
             seeds=seeds[task] if isinstance(seeds, dict) else seeds,
             steps=steps,
             preset=variant.preset or preset or "paper-code",
-            settings=variant.settings,
+            settings={**variant.settings, **own.get(task, {})},
             label=variant.label,
         )
         for task in suite.tasks
@@ -101,7 +111,8 @@ def require_game(suite: Suite, plan: Plan) -> None:
     try:
         require(plan)
     except UsageError as error:
-        if task not in ARCADE or not others:
+        # Whoever brings a ROM wants that game.
+        if task not in ARCADE or not others or plan.settings.get("task.rom"):
             raise
         raise UsageError(f"{error} Or leave this game out: --games {others}") from None
 

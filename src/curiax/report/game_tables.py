@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..envs.mario import EUROPE, VERSION
+from ..envs.mario import EUROPE, VERSION, WORLD
 from ..experiments.published import ARCADE_SOURCE, ARCADE_STEPS, SCORE, reference
 from ..experiments.suites import MARIO, score_name
 from . import statistics
 from .content import Cell, Notice, Table
-from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, in_the_end
+from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, comparable, in_the_end
 from .record import Record
 from .table import Row, in_brackets
 from .words import BRACKETS, INTERVALS, bracketed, number, task_title
@@ -25,10 +25,11 @@ VERDICTS = {
     "not comparable": ("unsure", "the authors played another version of the game"),
     "": ("", "the authors' curves are of LBS as the paper has it"),
 }
-OTHER_MARIO = (
+ANY_MARIO = (
     "Super Mario Bros.: the score is the distance in pixels, the furthest scroll of each level. The authors' ROM is "
-    "the Japanese and American version, World (NTSC). {ours} The authors' distances are shown but not compared with."
+    f"the Japanese and American version, {WORLD}. {{ours}}"
 )
+OTHER_MARIO = " The authors' distances are shown but not compared with{others}."
 EUROPEAN = "In the European one Mario moves further in each frame."
 
 
@@ -58,7 +59,10 @@ def game_notices(records: Sequence[Record]) -> tuple[Notice, ...]:
         found.append(Notice("warning", told))
     mario = games_of(records).get(MARIO)
     if mario:
-        found.append(Notice("warning", OTHER_MARIO.format(ours=versions_of_mario(mario))))
+        told, same = ANY_MARIO.format(ours=versions_of_mario(mario)), set(map(comparable, mario))
+        if False in same:
+            told += OTHER_MARIO.format(others=" where the version is not theirs" if True in same else "")
+        found.append(Notice("warning" if False in same else "note", told))
     return tuple(found)
 
 

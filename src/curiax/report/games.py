@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..envs.mario import VERSION, WORLD
 from ..experiments.published import ARCADE_STEPS, SCORE, Reference, reference
 from ..experiments.suites import MARIO
 from . import statistics
@@ -55,9 +56,10 @@ def final(record: Record) -> dict[str, np.ndarray]:
     return found if visited is None else {**found, ROOMS_VISITED: visited[:, -1]}
 
 
-def comparable(task: str) -> bool:
-    """Whether the authors' scores are of the same game: their Super Mario Bros. was another version."""
-    return task != MARIO and reference(task) is not None
+def comparable(record: Record) -> bool:
+    """Whether the authors' scores are of the same game: of Super Mario Bros. there are versions, which runs note."""
+    same = record.task != MARIO or record.notes.get(VERSION) == WORLD
+    return same and reference(record.task) is not None
 
 
 def budget(record: Record) -> str:

@@ -42,6 +42,8 @@ KEPT = (
 MAPPED = ("probe", "samples", "occupancy", "paid")
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
 MORE_FACTS = ("versions", "platform", "devices", "started")
+#: Settings that only say where a file lies; which version of a game is in it, a run's notes tell.
+PLACES = {"task.rom"}
 
 
 def finished(facts: Mapping[str, Any]) -> list[int]:
@@ -90,7 +92,8 @@ class Record:
     def published_as(self) -> str | None:
         """The method whose published numbers it can stand beside; None for one with changed or smaller settings."""
         smaller = self.preset in PRESETS and PRESETS[self.preset].above
-        return None if self.facts["experiment"]["settings"] or smaller else self.method
+        changed = set(self.facts["experiment"]["settings"]) - PLACES
+        return None if changed or smaller else self.method
 
     @property
     def preset(self) -> str:

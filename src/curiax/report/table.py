@@ -161,7 +161,7 @@ def beside_authors(record: Record, row: Row) -> Row:
     if curve is None or theirs is None:
         return row
     row = replace(row, paper=theirs, paper_seeds=ARCADE_SEEDS, verdict="not comparable")
-    if not games.comparable(record.task):
+    if not games.comparable(record):
         return row
     spread = curve.at(record.budget, curve.spread) or 0.0
     verdict, p, reach = statistics.agreement_with_spread(row.values, theirs, spread, ARCADE_SEEDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
@@ -48,6 +49,11 @@ class FleetCase:
                 fleet.reset(self.seeds[t + 1, rows], ended)
         return np.stack(shown)
 
+    @cached_property
+    def walked(self) -> np.ndarray:
+        """The whole walk of everyone, which several checks look at: simulators may be slow."""
+        return self.walk(self.begin(EVERYONE), EVERYONE)
+
 
 EVERYONE = list(range(COUNT))
 
@@ -76,25 +82,23 @@ def fleet_shapes(case: FleetCase) -> None:
 
 def fleet_finite(case: FleetCase) -> None:
     """Random actions lead to finite observations, rewards and tracked points."""
-    shown = case.walk(case.begin(EVERYONE), EVERYONE)
-    demand(np.isfinite(shown).all(), f"random actions lead {case.name} to numbers that are not finite.")
+    demand(np.isfinite(case.walked).all(), f"random actions lead {case.name} to numbers that are not finite.")
 
 
 def fleet_repeatable(case: FleetCase) -> None:
     """The same seeds and actions give the same walk to the last bit; others give another."""
-    first, again = (case.walk(case.begin(EVERYONE), EVERYONE) for _ in range(2))
-    demand(np.array_equal(first, again), f"{case.name} is not repeatable.")
+    again = case.walk(case.begin(EVERYONE), EVERYONE)
+    demand(np.array_equal(case.walked, again), f"{case.name} is not repeatable.")
     other = FleetCase(case.task)
     other.actions, other.seeds = case.actions[::-1], case.seeds[::-1]
     moved = other.walk(other.begin(EVERYONE), EVERYONE)
-    demand(not np.array_equal(first, moved), f"{case.name} ignores its seeds and actions.")
+    demand(not np.array_equal(case.walked, moved), f"{case.name} ignores its seeds and actions.")
 
 
 def fleet_independent(case: FleetCase) -> None:
     """An environment does the same wherever it stands in the row, beside whomever, on however many threads."""
-    whole = case.walk(case.begin(EVERYONE), EVERYONE)
     part = case.walk(case.begin([2, 0], threads=2), [2, 0])
-    demand(np.array_equal(part, whole[:, [2, 0]]), f"{case.name} depends on an environment's place in the row.")
+    demand(np.array_equal(part, case.walked[:, [2, 0]]), f"{case.name} depends on an environment's place in the row.")
 
 
 def fleet_restores(case: FleetCase) -> None:
@@ -127,9 +131,8 @@ def fleet_holds_still(case: FleetCase) -> None:
 def fleet_grids(case: FleetCase) -> None:
     """Tracked points fall into cells of every grid."""
     size = case.task.spec.obs_size
-    shown = case.walk(case.begin(EVERYONE), EVERYONE)
     for grid in case.task.grids:
-        cells = np.asarray(grid.index(jnp.asarray(shown[..., size : size + len(grid.axes)], jnp.float32)))
+        cells = np.asarray(grid.index(jnp.asarray(case.walked[..., size : size + len(grid.axes)], jnp.float32)))
         demand((cells >= 0).all() and (cells < grid.size).all(), f"grid {grid.name!r} of {case.name} has no such cell.")
 
 
