@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test sb3 mario lint format types tests docs results check-python benchmark gpu-bundle soak clean help bonus-examples
+.PHONY: demo test sb3 mario lint format types tests docs results results-gpu check-python benchmark gpu-bundle soak clean help bonus-examples
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(VENV)/.installed ## the noisy-TV comparison, ending with runs/demo/report.html
 	$(BIN)/curiax reproduce noisy-tv --seeds 8 --out runs/demo
@@ -37,10 +37,11 @@ docs: $(VENV)/.installed-docs ## the documentation, as a site in docs/_build/htm
 	@echo "open docs/_build/html/index.html"
 
 # Seeds 3000 to 3031 and 2000 to 2031 were used for nothing else; 500 to 515 settled the open choices. MuJoCo's: 0 to 7.
-# Suites share their runs: Half-Cheetah's take about 25 minutes for six methods on two cores, Ant Maze's about 60.
+# Suites share their runs: Half-Cheetah's take about 25 minutes for six methods on two cores, Ant Maze's about 60, those
+# of arcade games about 60.
 REPRODUCE = $(BIN)/curiax reproduce --runs runs/store
 MUJOCO_SEEDS = --seeds "3000-3031 half-cheetah=8 ant-maze=8"
-results: $(VENV)/.installed-mujoco ## every suite in results/; about three and a half hours on two cores
+results: $(VENV)/.installed-results ## every suite in results/; about four and a half hours on two cores
 	$(REPRODUCE) noisy-tv --seeds 3000-3031 --out results/noisy-tv
 	$(REPRODUCE) mountain-car --seeds 3000-3031 --out results/mountain-car
 	$(REPRODUCE) stochastic-mountain-car --seeds 3000-3031 --out results/stochastic-mountain-car
@@ -59,6 +60,12 @@ results: $(VENV)/.installed-mujoco ## every suite in results/; about three and a
 	$(BIN)/python scripts/mnist_variance.py results/mnist-variance.json
 	$(REPRODUCE) half-cheetah-choices --seeds 8 --out results/half-cheetah-choices
 	$(REPRODUCE) ant-maze-choices --seeds 8 --out results/ant-maze-choices
+	$(REPRODUCE) arcade --games breakout --methods lbs surprisal --seeds 3 --steps 1500000 --preset small \
+	  --out results/arcade-small
+
+results-gpu: $(VENV)/.installed-results ## arcade games with the paper's networks, 10 M steps, and their speed; an hour on a GPU
+	$(BIN)/python benchmarks/arcade.py
+	$(REPRODUCE) arcade --games breakout,riverraid --methods lbs surprisal --seeds 1 --steps 10000000 --out results/arcade
 
 bonus-examples: $(VENV)/.installed-sb3 ## results/bonus-examples.json: the examples with and without bonus; ten minutes
 	$(BIN)/python scripts/bonus_examples.py
@@ -87,8 +94,8 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(PIP) install -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-mujoco: pyproject.toml | $(BIN)/python
-	$(PIP) install -e '.[mujoco]'
+$(VENV)/.installed-results: pyproject.toml | $(BIN)/python
+	$(PIP) install -e '.[atari,mujoco]'
 	@touch $@ $(VENV)/.installed
 
 # On Linux the plain name takes a build with gigabytes of CUDA where no other is offered: `make sb3 TORCH=...` says which.
