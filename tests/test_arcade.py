@@ -511,6 +511,14 @@ def test_the_authors_curve_is_drawn_over_the_steps_that_were_run() -> None:
     assert line.dash
 
 
+def test_the_best_score_is_one_episode_s_and_has_no_interval() -> None:
+    record = played(BREAKOUT, "lbs", count=183)
+    (drawn, *_) = [curves for curves in content([record]).curves if curves.key == "game/episodes"]
+    (best,) = [series for series in drawn.series if series.task == f"{BREAKOUT} game/best"]
+    np.testing.assert_allclose(best.mean[-1], record.curves["game/best"][:, -1].max(), rtol=1e-6)
+    assert best.low == best.high == ()
+
+
 def test_everything_is_written_and_recomputed(tmp_path: Path) -> None:
     methods = ("lbs", "surprisal", "surprisal-idf")
     records = [played(task, m, 1 - k / 4) for task in (BREAKOUT, MONTEZUMA) for k, m in enumerate(methods)]

@@ -25,9 +25,9 @@ LENGTH, BEST, EPISODES, ROOMS = "game/length", "game/best", "game/episodes", "co
 #: What a table calls the number of rooms, which a run says in per cent of them all.
 ROOMS_VISITED = "game/rooms"
 #: What is drawn of a game, in the order of its panels, and what its axis says.
-DRAWN = {SCORE: "score", LENGTH: "episode length (steps)", BEST: "best score so far", ROOMS: "rooms visited"}
+DRAWN = {SCORE: "score", LENGTH: "episode length (steps)", BEST: "best score of any seed", ROOMS: "rooms visited"}
 #: In Super Mario Bros. the score is how far Mario got.
-DISTANCES = {SCORE: "distance (pixels)", BEST: "furthest distance so far (pixels)"}
+DISTANCES = {SCORE: "distance (pixels)", BEST: "furthest distance of any seed (pixels)"}
 #: The last part of training, whose mean is the score in the end.
 END = 0.1
 
@@ -115,7 +115,7 @@ def game_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
         if theirs and moments:
             series += reference_series(task, theirs, moments)
     note = (
-        "Score and length: means over the episodes that ended since the point before; best: of any episode so far. "
+        "Score and length: means over the episodes that ended since the point before; best: of any episode of any seed so far. "
         "Lines begin where every seed has finished an episode. "
     )
     if any(each.label == AUTHORS for each in series):
@@ -131,9 +131,10 @@ def own_series(record: Record, metric: str, values: np.ndarray) -> Series:
     at = thinned(len(record.steps), MOST_POINTS)
     values = values[:, at]
     known = np.isfinite(values).all(0)
-    mean, low, high = np.full((3, len(at)), np.nan)
-    mean[known] = values[:, known].mean(0)
-    band = statistics.band(values[:, known]) if known.any() else None
+    middle, low, high = np.full((3, len(at)), np.nan)
+    # The best is one episode's: a mean of three such, and an interval about it, would be of nobody's.
+    middle[known] = values[:, known].max(0) if metric == BEST else values[:, known].mean(0)
+    band = statistics.band(values[:, known]) if known.any() and metric != BEST else None
     if band is not None:
         low[known], high[known] = band
         if values[:, known].min() >= 0:
@@ -141,7 +142,7 @@ def own_series(record: Record, metric: str, values: np.ndarray) -> Series:
     own = {seed: numbers(row) for seed, row in zip(record.seeds, values, strict=True)}
     steps = tuple(int(step) for step in record.steps[at])
     limits = (numbers(low), numbers(high)) if band is not None else ((), ())
-    return Series(f"{record.task} {metric}", record.label, steps, numbers(mean), *limits, own)
+    return Series(f"{record.task} {metric}", record.label, steps, numbers(middle), *limits, own)
 
 
 def reference_series(task: str, found: Reference, moments: Sequence[int]) -> list[Series]:
