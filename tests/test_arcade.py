@@ -515,7 +515,7 @@ def test_the_best_score_is_one_episode_s_and_has_no_interval() -> None:
     record = played(BREAKOUT, "lbs", count=183)
     (drawn, *_) = [curves for curves in content([record]).curves if curves.key == "game/episodes"]
     (best,) = [series for series in drawn.series if series.task == f"{BREAKOUT} game/best"]
-    np.testing.assert_allclose(best.mean[-1], record.curves["game/best"][:, -1].max(), rtol=1e-6)
+    np.testing.assert_allclose(best.mean[-1], record.curves["game/best"][:, -1].max(), rtol=1e-3)
     assert best.low == best.high == ()
 
 

@@ -115,8 +115,8 @@ def game_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
         if theirs and moments:
             series += reference_series(task, theirs, moments)
     note = (
-        "Score and length: means over the episodes that ended since the point before; best: of any episode of any seed so far. "
-        "Lines begin where every seed has finished an episode. "
+        "Score and length: means over the episodes that ended since the point before; best: of any episode of any "
+        "seed so far. Lines begin where every seed has finished an episode. "
     )
     if any(each.label == AUTHORS for each in series):
         note += f"{AUTHORS}: mean and standard deviation over five seeds, straight between the moments that are known."
