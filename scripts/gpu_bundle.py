@@ -39,6 +39,8 @@ PRESENT = frozenset(
 )
 #: Packages that are never imported: nes-py's library is loaded, whatever Python it was built with, and a ROM is read.
 FILES_ONLY = ("nes-py", "gym-super-mario-bros")
+#: The one ROM that Curiax plays, of the several that come with it.
+GAME = "super-mario-bros.nes"
 GO = """#!/usr/bin/env bash
 # Unpack Curiax and the packages beside it, once, and run a command with them: bash go.sh python3 -m curiax doctor
 set -euo pipefail
@@ -118,7 +120,7 @@ def pip(*arguments: str) -> None:
 
 
 def unpack(wheel: Path, site: Path) -> None:
-    """Lay a wheel's modules into a folder; scripts and headers stay out."""
+    """Lay a wheel's modules into a folder; scripts, headers and games that nobody plays stay out."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             parts = Path(entry.filename).parts
@@ -127,6 +129,8 @@ def unpack(wheel: Path, site: Path) -> None:
                     continue
                 parts = parts[2:]
             if entry.is_dir() or ".." in parts or Path(*parts).is_absolute():
+                continue
+            if parts[-1].endswith(".nes") and parts[-1] != GAME:
                 continue
             target = site.joinpath(*parts)
             target.parent.mkdir(parents=True, exist_ok=True)

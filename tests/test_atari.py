@@ -297,13 +297,16 @@ def test_actions_stick_by_the_episode_s_seed() -> None:
         assert machine._told in (action, told)
     # Actions that are the same anyway are one in sixteen.
     assert repeated / 2000 == pytest.approx(0.25 * 15 / 16, abs=0.04)
-    # A state goes on with the same draws.
+    # A state goes on with the same draws as the game that nobody interrupted, and with the action that may be repeated.
     kept, ends = machine.save(), []
-    for _ in range(2):
-        machine.load(kept)
+    for again in (False, True):
+        if again:
+            machine.load(kept)
+        taken = []
         for action in actions[:100]:
             machine.step(int(action))
-        ends.append(machine.save())
+            taken.append(machine._told)
+        ends.append((taken, machine.save()))
     assert ends[0] == ends[1]
 
 

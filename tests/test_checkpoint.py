@@ -480,6 +480,34 @@ def test_what_has_drifted_is_told_by_name() -> None:
     before["notes"] = {"version": "old"}
     assert session.drifted(before, {"jax": "1"}, {"version": "old"}, 1) == []
     assert session.drifted(before, {"jax": "2"}, {"version": "new"}, 1) == ["jax 1 → 2", "version old → new"]
+    assert session.drifted({**before, "team": 2}, {"jax": "1"}, {"version": "old"}, 1, 1) == [
+        "devices of each seed 2 → 1"
+    ]
+
+
+def test_devices_that_share_a_seed_are_made_and_kept_when_a_run_goes_on(tmp_path: Path) -> None:
+    """However few cores there are then: on a CPU as many devices are made as the run was begun with."""
+    what = curiax.Experiment(
+        "atari:breakout",
+        "rnd",
+        1,
+        6 * 32,
+        preset="small",
+        settings={
+            "task.random_steps": 32,
+            "loop.envs": 4,
+            "loop.rollout": 8,
+            "ppo.minibatch_size": 16,
+            "learner.minibatch_size": 16,
+        },
+    )
+    both = curiax.RunOptions(checkpoint_seconds=0.0, devices_per_seed=2)
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=both)
+    store = Checkpoints(tmp_path / "run" / "checkpoints", resolve(what).identity, 3)
+    assert store.layout() == 2
+    # Continued without being told again.
+    assert curiax.run(what, tmp_path / "run").manifest["devices"] == ["cpu:0+cpu:1"]
 
 
 def test_fewer_devices_are_a_drift_and_the_layout_is_kept_where_it_can_be(

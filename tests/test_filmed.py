@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from curiax._errors import OutOfMemoryError, SimulatorError, UsageError
 from curiax._film import shown
@@ -19,12 +20,13 @@ from curiax.agents import PPO, PPOSettings
 from curiax.agents.ppo import VisionPolicy
 from curiax.curiosity import LBS, Learner, LearnerSettings, explanation, score, start_memory
 from curiax.experiments import run as running
+from curiax.experiments.options import RunOptions
 from curiax.experiments.registry import METHODS
 from curiax.experiments.spec import Experiment, Plan, resolve
 from curiax.experiments.training import Training
-from curiax.train import lanes
+from curiax.train import devices, lanes
 from curiax.train.devices import teams
-from curiax.train.filmed import FilmLane, Games
+from curiax.train.filmed import TURN, FilmLane, Games
 from curiax.train.lanes import open_lanes
 from curiax.train.random_play import moments_of
 
@@ -180,6 +182,27 @@ def test_models_learn_from_a_film_as_from_observations(method: str) -> None:
     assert all(np.allclose(a, b, atol=2e-4) for a, b in leaves)
 
 
+def test_devices_share_what_an_episodic_memory_pays() -> None:
+    """NGU follows each environment through time: two devices that share them pay and learn the same."""
+    filmed, _ = rollouts(SPEC, 11, 2)
+    model = METHODS["ngu"].cls(SPEC, key=jax.random.key(0), width=8)
+    learner, key = Learner(LearnerSettings(epochs=1, minibatch_size=4)), jax.random.key(1)
+    share = NamedSharding(devices.home(jax.devices()[:2]).mesh, PartitionSpec(None, devices.SHARED))
+    assert filmed.film is not None
+    found = []
+    for film in (filmed.film, replace(filmed.film, share=share)):
+
+        @eqx.filter_jit
+        def learnt(step: Transition, film: Film) -> Any:
+            step = film.shared(step)
+            state, raw, _ = learner.reward(model, learner.start(model, step), step, key=key, film=film)
+            return raw, learner.update(model, state, step, key=key, film=film)[0]
+
+        raw, after = learnt(filmed.step, film)
+        found.append([np.asarray(leaf) for leaf in (raw, *jax.tree.leaves(eqx.filter(after, eqx.is_array)))])
+    assert all(np.allclose(one, two, rtol=1e-3, atol=2e-4) for one, two in zip(*found, strict=True))
+
+
 def test_explanations_of_a_film_are_those_of_some_steps() -> None:
     filmed, plain = rollouts(SPEC, 17, 1)
     model = LBS(SPEC, key=jax.random.key(0), width=8)
@@ -281,30 +304,32 @@ def test_devices_share_the_environments_of_a_seed() -> None:
     learning. Frames stay where they are, and acting needs no word between devices. The run goes on to the same bits."""
     programs: dict[tuple[str, int], Any] = {}
 
-    def spied(name: str, devices: int, program: Any) -> Any:
+    def spied(name: str, team: int, program: Any) -> Any:
         def call(*given: Any) -> Any:
-            programs.setdefault((name, devices), program.lower(*given).compile())
+            # Of seeds that share devices one at a time begins what these must agree on.
+            assert name == "act" or team == 1 or TURN.locked()
+            programs.setdefault((name, team), program.lower(*given).compile())
             return program(*given)
 
         return call
 
-    def opened(devices: int) -> tuple[Training, FilmLane]:
-        training = Training(plan_of(2, seeds=devices, task__horizon=5, loop__devices=devices))
+    def opened(team: int) -> tuple[Training, FilmLane]:
+        training = Training(plan_of(2, seeds=team, task__horizon=5), team=team)
         lane = training.lanes[0]
         assert isinstance(lane, FilmLane)
         return training, lane
 
     metrics = {}
-    for devices in (1, 2):
-        training, lane = opened(devices)
+    for team in (1, 2):
+        training, lane = opened(team)
         for name in ("act", "study", "lesson"):
-            setattr(lane.programs, name, spied(name, devices, getattr(lane.programs, name)))
+            setattr(lane.programs, name, spied(name, team, getattr(lane.programs, name)))
         training.ask()
         parts = list(training)
-        metrics[devices] = [part.metrics for part in parts]
-        mine = jax.devices()[:devices]
+        metrics[team] = [part.metrics for part in parts]
+        mine = jax.devices()[:team]
         assert all(leaf.devices() == {*mine} for leaf in jax.tree.leaves((lane.arrays, lane.groups[0].film)))
-        assert training.devices == ["+".join(map(str, mine))] * devices
+        assert training.devices == ["+".join(map(str, mine))] * team
         end, kept = training.snapshot().arrays, parts[0].snapshot
         training.close()
     for one, two in zip(metrics[1], metrics[2], strict=True):
@@ -332,10 +357,12 @@ def test_devices_share_the_environments_of_a_seed() -> None:
 
 
 def test_more_devices_than_there_are_is_told_before_anything_begins() -> None:
-    with pytest.raises(UsageError, match=r"loop\.devices = 99.*JAX has 2.*lower it"):
-        Training(plan_of(loop__devices=99))
-    with pytest.raises(UsageError, match=r"loop\.devices = 2 is for arcade games"):
-        resolve(Experiment("mountain-car", "lbs", settings={"loop.devices": 2}))
+    with pytest.raises(UsageError, match=r"devices_per_seed = 99.*JAX has 2.*lower it"):
+        running.run(plan_of().experiment, options=RunOptions(devices_per_seed=99))
+    with pytest.raises(UsageError, match=r"devices_per_seed = 2 is for arcade games"):
+        running.run(Experiment("mountain-car", "lbs"), options=RunOptions(devices_per_seed=2))
+    with pytest.raises(UsageError, match=r"devices_per_seed = 0: must be 1 or more"):
+        RunOptions(devices_per_seed=0)
 
 
 def test_teams_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,7 @@ def test_what_plays_mario_is_built_and_packed_without_what_it_needs(
     broken = b"raise ImportError('gym')"
     source(folder, "nes-py", "8.2.1", {"nes_py/__init__.py": broken, "nes_py/lib_nes_env.cpython-39.so": b"machine"})
     games = {"gym_super_mario_bros/__init__.py": broken, "gym_super_mario_bros/_roms/super-mario-bros.nes": rom}
+    games |= {"gym_super_mario_bros/_roms/super-mario-bros-2.nes": rom}
     source(folder, "gym-super-mario-bros", "7.4.0", games)
     out = tmp_path / "out"
     done = bundled(out, "--extras", "mario", *options, **settings)

@@ -108,7 +108,10 @@ def test_what_a_task_notes_is_told_kept_and_read(tmp_path: Path, monkeypatch: py
     assert run(QUICK, tmp_path / "run", progress=Counted(Lines(stream=said), "[1/2]")).manifest["notes"]
     assert "[1/2] random on mountain-car: version of the car: Europe (PAL)\n" in said.getvalue()
     monkeypatch.setattr(MountainCar, "notes", lambda self: {"version of the car": "another"})
-    again = run(QUICK, tmp_path / "run")
+    with pytest.warns(
+        UserWarning, match=r"another version of the car: Europe \(PAL\), now another; it is read as it is"
+    ):
+        again = run(QUICK, tmp_path / "run")
     assert again.reused
     assert again.manifest["notes"] == {"version of the car": "Europe (PAL)"}
     assert "\n  version of the car: Europe (PAL)\n" in run_text(again, None)

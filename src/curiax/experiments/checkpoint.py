@@ -126,7 +126,7 @@ class Checkpoints:
             raise CheckpointError(f"the metrics in {self.folder} cannot be used: {error}. {RESTORE}") from None
 
     def layout(self) -> int | None:
-        """The layout of devices that a run was begun with; None for a new one. Refuses the steps of another run.
+        """How many devices a run was begun with; None for a new one. Refuses the steps of another run.
 
         Reads no arrays: JAX's devices, which must be chosen before any array exists, are chosen by it.
         """
@@ -137,7 +137,7 @@ class Checkpoints:
             except CheckpointError:
                 continue
             if body["identity"] == self.identity:
-                return body["facts"]["layout"]
+                return max(body["facts"]["layout"], body["facts"].get("team", 1))
             others.append(body["identity"])
         if others:
             raise OutputError(

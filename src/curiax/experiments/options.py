@@ -26,6 +26,8 @@ class RunOptions:
         allow_drift: continue a run that was begun with other versions of packages or another layout of devices: the
             last bits will differ, and the manifest says so.
         wait: where another process works on the same run, wait for it instead of leaving.
+        devices_per_seed: of arcade games, so many devices share the environments of each seed; only the last bits
+            differ. A run that is continued keeps the number that it was begun with.
     """
 
     checkpoint_seconds: float = 15.0
@@ -33,6 +35,7 @@ class RunOptions:
     on_nonfinite: OnNonfinite = "stop"
     allow_drift: bool = False
     wait: bool = False
+    devices_per_seed: int = 1
 
     def __post_init__(self) -> None:
         seconds = self.checkpoint_seconds
@@ -40,6 +43,9 @@ class RunOptions:
             raise UsageError(f"checkpoint_seconds = {seconds!r}: must be a number of seconds, 0 or more.")
         if isinstance(self.keep, bool) or not isinstance(self.keep, int) or self.keep < 1:
             raise UsageError(f"keep = {self.keep!r}: must be 1 or more.")
+        team = self.devices_per_seed
+        if isinstance(team, bool) or not isinstance(team, int) or team < 1:
+            raise UsageError(f"devices_per_seed = {team!r}: must be 1 or more.")
         if self.on_nonfinite not in get_args(OnNonfinite):
             raise UsageError(
                 f"on_nonfinite = {self.on_nonfinite!r}: must be one of {', '.join(get_args(OnNonfinite))}."

@@ -21,9 +21,18 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from .._contract import check_method_shapes, check_task_shapes
-from .._errors import ContractError, Interrupted, NonFiniteError, OutOfMemoryError, SimulatorError, UsageError, unknown
+from .._errors import (
+    ContractError,
+    CuriaxError,
+    Interrupted,
+    NonFiniteError,
+    OutOfMemoryError,
+    SimulatorError,
+    UsageError,
+    unknown,
+)
 from .._types import Grid
-from ..envs import AbstractTask
+from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
 from . import folder, saved
 from .arrays import state_digest
@@ -97,7 +106,7 @@ def run(
         done = folder.existing_run(where, plan.identity)
         if done is not None:
             folder.tidy_up(where)
-            warn_of_choices(where, done, options)
+            warn_of_choices(where, done, plan, options)
             return RunResult(plan, folder.read_metrics(where, done), done, where, True)
         with folder.claimed(where, wait=options.wait) as checkpoints:
             if folder.read_manifest(where) is None:
@@ -117,6 +126,11 @@ def carry_out(
 ) -> RunResult:
     """Train what is left of a run, and keep the results if there is a place for them."""
     check(plan)
+    if options.devices_per_seed > 1 and not isinstance(plan.setup.task, AbstractEmulatorTask):
+        raise UsageError(
+            f"devices_per_seed = {options.devices_per_seed} is for arcade games; task {plan.task_entry.name!r} is "
+            "none. Its seeds are spread over all devices anyway."
+        )
     notes = notes_of(plan)
     with contextlib.ExitStack() as cleanup:
         # Without a place to save to, Ctrl-C ends the run as it ends any program.
@@ -135,8 +149,13 @@ def carry_out(
     return RunResult(plan, table, manifest, where, False)
 
 
-def warn_of_choices(where: Path, manifest: Mapping[str, Any], options: RunOptions) -> None:
-    """Say so where a finished run was made with another choice about unsound values than the one asked for."""
+def warn_of_choices(where: Path, manifest: Mapping[str, Any], plan: Plan, options: RunOptions) -> None:
+    """Say so where a finished run was made with other choices about unsound values, or with other things installed."""
+    with contextlib.suppress(CuriaxError):  # whoever reads a run need not have what it was made with
+        kept, found = manifest.get("notes", {}), notes_of(plan)
+        changed = [f"{name}: {kept[name]}, now {text}" for name, text in found.items() if kept.get(name, text) != text]
+        if changed:
+            warnings.warn(f"{where} was trained with another {'; '.join(changed)}; it is read as it is", stacklevel=3)
     made = manifest.get("on_nonfinite", ["stop"])
     if options.on_nonfinite not in made or len(made) > 1:
         warnings.warn(
@@ -189,9 +208,11 @@ def telling_of_memory(plan: Plan) -> Iterator[None]:
             raise
         names = ("loop.envs", "loop.rollout", "ppo.minibatch_size", "learner.minibatch_size")
         now = ", ".join(f"{name} = {plan.settings[name]}" for name in names)
+        game = isinstance(plan.setup.task, AbstractEmulatorTask) and not plan.setup.loop.mixed_precision
         raise OutOfMemoryError(
             f"the device has too little memory for this run ({now}; {len(plan.seeds)} seeds): train fewer seeds at "
-            "once or lower one of these, the minibatches first. If others use the device, the same command goes on "
+            f"once or lower one of these, the minibatches first{', or set loop.mixed_precision' if game else ''}. If "
+            "others use the device, the same command goes on "
             f"from the last checkpoint when there is room. JAX says: {str(error).splitlines()[0][:200]}"
         ) from error
 
@@ -212,16 +233,19 @@ def train(
     with contextlib.ExitStack() as cleanup:
         snapshot = None if store is None else store.newest(lambda text: warnings.warn(text, stacklevel=2))
         stop.check()
-        layout = None
+        layout, team = None, options.devices_per_seed
         if snapshot is not None:
-            layout = session.follow(snapshot, options.allow_drift)
+            layout, team = session.follow(snapshot, options.allow_drift)
             title += f", from step {snapshot.iteration * per_iteration:,}"
         cleanup.callback(progress.finish)
         cleanup.enter_context(telling_of_memory(plan))
         progress.start(title, plan.iterations, plan.steps)
         for name, text in notes.items():
             progress.note(f"{name}: {text}")
-        training = Training(plan, layout)
+        task = plan.setup.task
+        if snapshot is None and isinstance(task, AbstractEmulatorTask):
+            progress.note(f"{task.random_steps:,} steps are played at random first, to measure what pixels are like")
+        training = Training(plan, layout, team)
         cleanup.callback(training.close)
         keeper = Keeper(store, options.checkpoint_seconds, meant(training.snapshot().arrays), skip=plan.setup.mask)
         cleanup.callback(keeper.close)

@@ -36,13 +36,14 @@ class Session:
         #: What was to happen to unsound values, session by session.
         self._choices: list[str] = [plan.setup.on_nonfinite]
 
-    def follow(self, snapshot: Snapshot, allow_drift: bool) -> int:
-        """Take over from an earlier session; returns the layout of devices to continue with.
+    def follow(self, snapshot: Snapshot, allow_drift: bool) -> tuple[int, int]:
+        """Take over from an earlier session; returns the layout of devices to continue with, and their team.
 
         Refuses conditions that would change the last bits, unless that is allowed.
         """
         layout = possible_layout(self._plan, snapshot.facts["layout"])
-        drift = drifted(snapshot.facts, self.versions, self._notes, layout)
+        team = min(snapshot.facts.get("team", 1), len(jax.devices()))
+        drift = drifted(snapshot.facts, self.versions, self._notes, layout, team)
         if drift and not allow_drift:
             raise CheckpointError(
                 f"this run was begun under other conditions ({', '.join(drift)}): continued here, its last bits would "
@@ -52,7 +53,7 @@ class Session:
         told = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
         self._continued = [*snapshot.facts["continued"], told]
         self._choices = list(dict.fromkeys([*snapshot.facts["on_nonfinite"], *self._choices]))
-        return layout
+        return layout, team
 
     def compiled(self) -> None:
         """Training begins now."""
@@ -83,13 +84,16 @@ class Session:
         )
 
 
-def drifted(before: Mapping[str, Any], versions: Mapping[str, str], notes: Mapping[str, str], layout: int) -> list[str]:
+def drifted(
+    before: Mapping[str, Any], versions: Mapping[str, str], notes: Mapping[str, str], layout: int, team: int = 1
+) -> list[str]:
     """What is not as it was when a checkpoint was made, and decides the last bits."""
     # Checkpoints of runs that were begun before there were notes have none.
     now = {"versions": versions, "notes": notes if "notes" in before else {}}
     then = {kind: before.get(kind, {}) for kind in now}
     pairs = [(name, then[k].get(name), now[k].get(name)) for k in now for name in {**then[k], **now[k]}]
-    pairs += [("devices", before["layout"], layout), ("platform", before["platform"], jax.default_backend())]
+    pairs += [("devices", before["layout"], layout), ("devices of each seed", before.get("team", 1), team)]
+    pairs += [("platform", before["platform"], jax.default_backend())]
     return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
 
 

@@ -220,11 +220,6 @@ def resolve(experiment: Experiment) -> Plan:
     }
     if loop.mixed_precision and not isinstance(task, AbstractEmulatorTask):
         raise UsageError(f"loop.mixed_precision is for arcade games; task {task_entry.name!r} is none.")
-    if loop.devices > 1 and not isinstance(task, AbstractEmulatorTask):
-        raise UsageError(
-            f"loop.devices = {loop.devices} is for arcade games; task {task_entry.name!r} is none. Its seeds are "
-            "spread over all devices anyway."
-        )
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
     no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1

@@ -81,6 +81,7 @@ class FactsSaid(Said):
     """What a later session must know."""
 
     layout: Annotated[int, Field(ge=1, le=65_536)]
+    team: Annotated[int, Field(ge=1, le=65_536)] = 1
     lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
     versions: dict[str, str]
     notes: Notes = Field(default_factory=dict)

@@ -43,18 +43,19 @@ class Iteration(NamedTuple):
 class Training:
     """All iterations of all seeds: compiled when made, run when iterated over.
 
-    `layout` devices decide the last bits of a run, so one that is continued asks for as many as it was begun with.
+    `layout` devices decide the last bits of a run, and so do the `team` of them that share a seed of emulators: one
+    that is continued asks for as many as it was begun with.
     """
 
-    def __init__(self, plan: Plan, layout: int | None = None) -> None:
-        self.plan, self.done, self._asked = plan, 0, False
+    def __init__(self, plan: Plan, layout: int | None = None, team: int = 1) -> None:
+        self.plan, self.team, self.done, self._asked = plan, team, 0, False
         self.lanes: list[AbstractLane] = []
         #: Seeds that are left out of the results, and why.
         self.faulty: dict[int, str] = {}
         #: Those of them that were lost before the run was continued.
         self._before: dict[int, str] = {}
         if isinstance(plan.setup.task, AbstractHostTask):
-            self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout)
+            self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout, team)
             self.devices = ["+".join(map(str, lane.devices)) for lane in self.lanes]
             self.border = Border(len(self.lanes))
             return
@@ -106,7 +107,7 @@ class Training:
         )
 
     def _noted(self, arrays: Mapping[str, np.ndarray]) -> Snapshot:
-        return Snapshot(self.done, arrays, {"layout": self.layout})
+        return Snapshot(self.done, arrays, {"layout": self.layout, "team": self.team})
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot that knows which seeds are lost, and holds zeros where those had learnt something.

@@ -159,7 +159,7 @@ def ratio_curves(content: Content, quantity: Curves, stem: Path) -> None:
 
 
 def games(content: Content, quantities: Sequence[Curves], stem: Path) -> None:
-    """A row for each game: score, length of episodes, and the best score, or the rooms where they are counted."""
+    """A row for each game: score, length of episodes, the best score, and the rooms where they are counted."""
     everything = [series for quantity in quantities for series in quantity.series]
     drawn = {series.task for series in everything}
     shown = {panel.name: panel.title for panel in content.panels if panel.name in drawn}
@@ -167,10 +167,12 @@ def games(content: Content, quantities: Sequence[Curves], stem: Path) -> None:
     for name in shown:
         rows.setdefault(name.rpartition(" ")[0], []).append(name)
     look = looks(content)
-    with canvas(stem, (len(rows), 3), (11.5, 2.7 * len(rows) + 1.0)) as (figure, axes):
-        for line, found in zip(axes, rows.values(), strict=True):
-            names = (*found[:2], found[-1])
-            for axis, name in zip(line, names, strict=True):
+    columns = max(map(len, rows.values()))
+    with canvas(stem, (len(rows), columns), (3.83 * columns, 2.7 * len(rows) + 1.0)) as (figure, axes):
+        for line, names in zip(axes, rows.values(), strict=True):
+            for axis in line[len(names) :]:
+                axis.set_axis_off()
+            for axis, name in zip(line, names, strict=False):
                 own = [series for series in everything if series.task == name]
                 for series in own:
                     draw_series(axis, series, look[series.label])

@@ -113,7 +113,7 @@ def teams(seeds: int, size: int) -> list[list[Any]]:
     found = jax.devices()
     if size > len(found):
         raise UsageError(
-            f"loop.devices = {size}, but JAX has {len(found)} of kind {found[0].platform!r} here: lower it, or "
+            f"devices_per_seed = {size}, but JAX has {len(found)} of kind {found[0].platform!r} here: lower it, or "
             "run where there are more."
         )
     whole = range(0, len(found) - size + 1, size)

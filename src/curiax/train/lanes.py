@@ -82,13 +82,14 @@ def open_lanes(
     build_model: Callable[[PRNGKey], AbstractCuriosity],
     seeds: Sequence[int],
     count: int | None = None,
+    team: int = 1,
 ) -> list[AbstractLane]:
     """A lane for each device, or `count` lanes, the seeds dealt out among them, all compiled side by side.
 
-    Of emulators, whose frames are large, each seed has a lane of its own.
+    Of emulators, whose frames are large, each seed has a lane of its own, and a team of devices.
     """
     if isinstance(setup.task, AbstractEmulatorTask):
-        kind, lines = FilmLane, list(islice(cycle(teams(len(seeds), setup.loop.devices)), len(seeds)))
+        kind, lines = FilmLane, list(islice(cycle(teams(len(seeds), team)), len(seeds)))
     else:
         found = lane_devices(len(seeds))
         kind, lines = Lane, [[device] for device in islice(cycle(found), count or len(found))]

@@ -46,7 +46,6 @@ class LoopSettings:
         coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.
         mixed_precision: a game's frames are seen in bfloat16, and so are their convolutions; everything after those
             is float32. Methods that predict pixels predict rounded ones.
-        devices: so many devices share the environments of each seed of a game; results differ by rounding.
     """
 
     envs: Count = 1
@@ -60,7 +59,6 @@ class LoopSettings:
     obs_epsilon: Positive = 1e-8
     coverage: Literal["cells", "bins"] = "cells"
     mixed_precision: bool = False
-    devices: Count = 1
 
 
 class Stream(IntEnum):

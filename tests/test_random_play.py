@@ -1,0 +1,99 @@
+"""Random play before training: its stacks against a fleet that stacks them itself, and what a model measures on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from curiax.envs.atari import Atari
+from curiax.experiments.spec import Experiment, resolve
+from curiax.train import filmed
+from curiax.train.lanes import open_lanes
+from curiax.train.random_play import PLAYERS, moments_of, random_play
+
+SIDE, HORIZON, COUNT, STEPS = 36, 7, 20, 320
+
+
+def listening(fleet: Any) -> list[tuple[str, list[np.ndarray]]]:
+    """What a fleet will be told."""
+    told = []
+
+    def heard(name: str, call: Any) -> Any:
+        def said(*given: Any) -> None:
+            told.append((name, [np.array(each) for each in given]))
+            call(*given)
+
+        return said
+
+    fleet.reset, fleet.step = heard("reset", fleet.reset), heard("step", fleet.step)
+    return told
+
+
+def stacks(frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Observations from numbers of frames, −1 for black."""
+    found = np.where((numbers < 0)[..., None, None], 0, frames[np.maximum(numbers, 0)])
+    return np.moveaxis(found, 1, -1)
+
+
+def test_stacks_are_those_of_a_fleet_that_stacks_them_itself() -> None:
+    """Games of 7 steps, told the same once more: every step's observation, that of a new game where one ended; black
+    frames before it. All actions are drawn, and what is measured is measured on these stacks."""
+    task = Atari(game="breakout", side=SIDE, random_steps=STEPS, horizon=HORIZON)
+    fleets = [task.open(COUNT, 1, stacked=False) for _ in range(2)]
+    heard = list(map(listening, fleets))
+    frames, numbers = random_play(task, fleets, np.random.default_rng(0))
+    assert len(numbers) == STEPS
+    seen, drawn = [], []
+    for fleet, told in zip(fleets, heard, strict=True):
+        other = task.open(COUNT, 1)
+        moving = np.zeros(COUNT, bool)
+        shown: list[np.ndarray] = []
+        for what, said in told:
+            if what == "step":
+                actions, _, still = said
+                moving = ~still
+                drawn += actions[moving].tolist()
+                other.step(*said)
+                shown.append(other.obs.copy())
+            else:
+                other.reset(*said)
+                if shown:
+                    shown[-1] = other.obs.copy()
+        seen.append(np.stack(shown)[:, moving].reshape(-1, *other.obs.shape[1:]))
+        assert moving.sum() == PLAYERS // 2
+        other.close()
+        fleet.close()
+    expected = np.concatenate(seen)
+    np.testing.assert_array_equal(stacks(frames, numbers), expected)
+    # A game's first observation has three black frames; the very first is not among the steps.
+    assert (numbers[:, :3] < 0).all(1).sum() == PLAYERS * (STEPS // PLAYERS // HORIZON)
+    assert np.bincount(drawn, minlength=4).min() > len(drawn) / 6
+    mean, deviation = moments_of(frames, numbers)
+    np.testing.assert_allclose(mean, expected.mean(0), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(deviation, expected.astype(np.float64).std(0).mean(), rtol=1e-5)
+
+
+def test_features_are_standardised_on_random_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frozen network's features of what it sees there have mean 0 and deviation 1 (card 4b)."""
+    few = {"task.random_steps": 96, "loop.envs": 4, "ppo.minibatch_size": 16, "learner.minibatch_size": 16}
+    plan = resolve(Experiment("atari:breakout", "lbs", 1, preset="small", settings=few))
+    heard: list[Any] = []
+
+    def listened(*given: Any) -> Any:
+        heard.append(random_play(*given))
+        return heard[-1]
+
+    monkeypatch.setattr(filmed, "random_play", listened)
+    lane: Any = open_lanes(plan.setup, plan.build_model, [3])[0]
+    lane._play_at_random()
+    target = jax.tree.map(lambda x: x[0] if isinstance(x, jax.Array) else x, lane.train_state.curiosity.target)
+    mean, deviation = (np.asarray(part, np.float64) for part in lane.pixels)
+    lane.close()
+    seen = (stacks(*heard[0]) - mean) / (deviation + 1e-8)
+    features = np.asarray(jax.vmap(target)(jnp.asarray(seen, jnp.float32)), np.float64)
+    np.testing.assert_allclose(features.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(features.std(0), 1, atol=1e-3)
