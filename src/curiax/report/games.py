@@ -27,7 +27,7 @@ ROOMS_VISITED = "game/rooms"
 #: What is drawn of a game, in the order of its panels, and what its axis says.
 DRAWN = {SCORE: "score", LENGTH: "episode length (steps)", BEST: "best score of any seed", ROOMS: "rooms visited"}
 #: In Super Mario Bros. the score is how far Mario got.
-DISTANCES = {SCORE: "distance (pixels)", BEST: "furthest distance of any seed (pixels)"}
+DISTANCES = {SCORE: "distance (pixels)", BEST: "furthest of any seed (pixels)"}
 #: The last part of training, whose mean is the score in the end.
 END = 0.1
 

@@ -424,7 +424,7 @@
     if (curves.ideal !== null) chart.append(idealLine(frame, y(curves.ideal)));
     const groups = shown.map((series) => drawnSeries(series, x, y, everyRun));
     chart.append(...groups.map((group) => group.band), ...groups.map((group) => group.lines));
-    if (shown.every((series) => series.mean.every((value) => value === null))) {
+    if (shown.length && shown.every((series) => series.mean.every((value) => value === null))) {
       const middle = { x: (frame.left + frame.right) / 2, y: (frame.top + frame.bottom) / 2, "text-anchor": "middle" };
       chart.append(shape("text", { class: "nothing", ...middle }, "nothing to show yet"));
     }
