@@ -38,10 +38,10 @@ docs: $(VENV)/.installed-docs ## the documentation, as a site in docs/_build/htm
 
 # Seeds 3000 to 3031 and 2000 to 2031 were used for nothing else; 500 to 515 settled the open choices. MuJoCo's: 0 to 7.
 # Suites share their runs: Half-Cheetah's take about 25 minutes for six methods on two cores, Ant Maze's about 60, those
-# of arcade games about 60.
+# of arcade games about 90.
 REPRODUCE = $(BIN)/curiax reproduce --runs runs/store
 MUJOCO_SEEDS = --seeds "3000-3031 half-cheetah=8 ant-maze=8"
-results: $(VENV)/.installed-results ## every suite in results/; about four and a half hours on two cores
+results: $(VENV)/.installed-results ## every suite in results/; about five hours on two cores
 	$(REPRODUCE) noisy-tv --seeds 3000-3031 --out results/noisy-tv
 	$(REPRODUCE) mountain-car --seeds 3000-3031 --out results/mountain-car
 	$(REPRODUCE) stochastic-mountain-car --seeds 3000-3031 --out results/stochastic-mountain-car
@@ -60,7 +60,7 @@ results: $(VENV)/.installed-results ## every suite in results/; about four and a
 	$(BIN)/python scripts/mnist_variance.py results/mnist-variance.json
 	$(REPRODUCE) half-cheetah-choices --seeds 8 --out results/half-cheetah-choices
 	$(REPRODUCE) ant-maze-choices --seeds 8 --out results/ant-maze-choices
-	$(REPRODUCE) arcade --games breakout --methods lbs surprisal --seeds 3 --steps 1500000 --preset small \
+	$(REPRODUCE) arcade --games breakout,qbert --methods lbs surprisal --seeds 3 --steps 1500000 --preset small \
 	  --out results/arcade-small
 
 results-gpu: $(VENV)/.installed-results ## arcade games with the paper's networks, 10 M steps, and their speed; an hour on a GPU
