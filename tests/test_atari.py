@@ -310,6 +310,26 @@ def test_actions_stick_by_the_episode_s_seed() -> None:
     assert ends[0] == ends[1]
 
 
+def test_a_sticky_game_goes_on_in_another_machine() -> None:
+    """One that has played another game: seed, frames and the action that is likely repeated come with the state."""
+    one, other = (_emulator_worker.Atari("seaquest", sticky=0.8, noops=30, skip=1, tracked=[]) for _ in range(2))
+    actions, repeated = np.random.default_rng(0).integers(2, 18, 60), 0
+    one.reset(5)
+    other.reset(8)
+    for begin in range(0, 60, 6):
+        kept, before, taken = one.save(), one._told, []
+        other.step(1)
+        other.load(kept)
+        for action in actions[begin : begin + 6]:
+            for machine in (one, other):
+                machine.step(int(action))
+            taken.append(one._told)
+            assert one._told == other._told
+        repeated += taken[0] == before
+    assert repeated >= 5
+    assert one.save() == other.save()
+
+
 def test_games_that_end_begin_anew_within_the_step() -> None:
     """`begin_play` is a step and, where it ended or was due to, a reset: frames, last frames, scores, ends."""
     apart, at_once = opened(3, game="pong"), opened(3, game="pong")

@@ -425,7 +425,7 @@ def test_bad_wishes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
 
     monkeypatch.setattr(running, "Training", full)
-    with pytest.raises(OutOfMemoryError, match=r"minibatch_size = 16.* lower"):
+    with pytest.raises(OutOfMemoryError, match=r"minibatch_size = 16.* lower.*loop\.mixed_precision"):
         running.run(plan_of().experiment, None)
 
 

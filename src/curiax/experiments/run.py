@@ -98,6 +98,11 @@ def run(
         raise UsageError(f"out = {out!r}: must be a folder's path, or None to keep the results in memory.")
     options, progress = options or RunOptions(), progress or Silent()
     plan = resolve(experiment).with_nonfinite(options.on_nonfinite)
+    if options.devices_per_seed > 1 and not isinstance(plan.setup.task, AbstractEmulatorTask):
+        raise UsageError(
+            f"devices_per_seed = {options.devices_per_seed} is for arcade games; task {plan.task_entry.name!r} is "
+            "none. Its seeds are spread over all devices anyway."
+        )
     if out is None:
         devices.prepare()
         return carry_out(plan, None, None, progress, options, begun)
@@ -126,11 +131,6 @@ def carry_out(
 ) -> RunResult:
     """Train what is left of a run, and keep the results if there is a place for them."""
     check(plan)
-    if options.devices_per_seed > 1 and not isinstance(plan.setup.task, AbstractEmulatorTask):
-        raise UsageError(
-            f"devices_per_seed = {options.devices_per_seed} is for arcade games; task {plan.task_entry.name!r} is "
-            "none. Its seeds are spread over all devices anyway."
-        )
     notes = notes_of(plan)
     with contextlib.ExitStack() as cleanup:
         # Without a place to save to, Ctrl-C ends the run as it ends any program.
@@ -237,6 +237,7 @@ def train(
         if snapshot is not None:
             layout, team = session.follow(snapshot, options.allow_drift)
             title += f", from step {snapshot.iteration * per_iteration:,}"
+        devices.teams(len(plan.seeds), team)  # refuses a team of more devices than there are before anything else
         cleanup.callback(progress.finish)
         cleanup.enter_context(telling_of_memory(plan))
         progress.start(title, plan.iterations, plan.steps)

@@ -38,7 +38,7 @@ from .random_play import moments_of, random_play
 
 #: Groups of environments. More than two were slower: each step of a group costs the host as much as a larger one's.
 GROUPS = 2
-#: Devices that talk to each other must get their programs in the same order: whoever begins such a one holds this.
+#: Devices that talk to each other must run their programs in the same order: whoever begins such a one holds this.
 TURN = Lock()
 
 
@@ -149,6 +149,8 @@ class FilmLane(AbstractLane):
         self._training: Unfinished | None = None
         alone = len(self.devices) == 1
         self._turn = nullcontext() if alone else TURN
+        # GPUs run programs in the order in which they were begun; CPUs do not, so each must be over before the next.
+        self._waits = not alone and self.devices[0].platform == "cpu"
         # JAX has the programs that one thread began run in turn: those of another need not wait for them.
         self._teacher = ThreadPoolExecutor(1) if alone and self.devices[0].platform == "cpu" else None
 
@@ -183,14 +185,19 @@ class FilmLane(AbstractLane):
     def _learn(self) -> Future[HostMetrics]:
         """The first half of learning from the rollout; the second half is left to be done beside the next one."""
         given = [group.film for group in self.groups], self._columns(), self.pixels
-        with self._turn:
-            self.arrays, films, (lessons, frames), metrics = self.programs.study(self.arrays, *given)
+        self.arrays, films, (lessons, frames), metrics = self._in_turn(self.programs.study, self.arrays, *given)
         for group, film in zip(self.groups, films, strict=True):
             group.film = film
             group.place(0)
         taught = (self.arrays.curiosity, self.arrays.learner)
         self._training = Unfinished(taught, lessons, frames, metrics, self.games.told())
         return self._training.promise
+
+    def _in_turn(self, program: Callable[..., Any], *given: Any) -> Any:
+        """Begin a program in which devices talk to each other."""
+        with self._turn:
+            found = program(*given)
+            return jax.block_until_ready(found) if self._waits else found
 
     def settle(self) -> None:
         training, self._training = self._training, None
@@ -216,8 +223,7 @@ class FilmLane(AbstractLane):
         if training.done == training.count:
             return False
         given = training.lessons, training.frames, training.done, training.report, self.pixels
-        with self._turn:
-            model, learnt, training.report = self.programs.lesson(*training.taught, *given)
+        model, learnt, training.report = self._in_turn(self.programs.lesson, *training.taught, *given)
         training.taught = (model, learnt)
         training.done += 1
         return True
