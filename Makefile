@@ -63,7 +63,7 @@ results: $(VENV)/.installed-results ## every suite in results/; about five hours
 	$(REPRODUCE) arcade --games breakout,qbert --methods lbs surprisal --seeds 3 --steps 1500000 --preset small \
 	  --out results/arcade-small
 
-results-gpu: $(VENV)/.installed-results ## arcade games with the paper's networks, 10 M steps, and their speed; an hour on a GPU
+results-gpu: $(VENV)/.installed-results ## arcade games with the paper's networks, 10 M steps, and their speed; never run, perhaps an hour on a GPU with 16 cores
 	$(BIN)/python benchmarks/arcade.py
 	$(REPRODUCE) arcade --games breakout,riverraid --methods lbs surprisal --seeds 1 --steps 10000000 --out results/arcade
 
