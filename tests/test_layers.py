@@ -17,7 +17,20 @@ from curiax.integrations import GYMNASIUM_IDS
 ROOT = Path(curiax.__file__).parent
 #: Lower layers first; a package imports only from layers below its own, or from itself.
 LAYERS = [
-    {"_errors", "_types", "_tree", "_stats", "_dist", "_film", "_settings", "_sound", "_version", "_files", "nn"},
+    {
+        "_errors",
+        "_types",
+        "_tree",
+        "_stats",
+        "_dist",
+        "_film",
+        "_settings",
+        "_sound",
+        "_version",
+        "_files",
+        "_source",
+        "nn",
+    },
     {"curiosity", "envs"},
     {"agents", "_contract"},
     {"train"},

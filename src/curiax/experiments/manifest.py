@@ -124,6 +124,14 @@ class MaskedSaid(Said):
     updates: Annotated[int, Field(ge=0)]
 
 
+class CodeSaid(Said):
+    """The code that a run was trained with."""
+
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None
+    changed: bool
+    digest: Digest
+
+
 class Manifest(Said):
     """What a run says of itself; fields with a default are missing in runs of early versions."""
 
@@ -139,6 +147,7 @@ class Manifest(Said):
     compared: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
     notes: Notes | None = None
     command: Text | None = None
+    code: CodeSaid | None = None
     versions: Annotated[dict[Name, Text], Field(max_length=256)] | None = None
     platform: Text | None = None
     devices: Annotated[list[Text], Field(max_length=65_536)] | None = None

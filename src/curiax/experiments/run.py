@@ -31,6 +31,7 @@ from .._errors import (
     UsageError,
     unknown,
 )
+from .._source import code
 from .._types import Grid
 from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
@@ -362,6 +363,7 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         **({"compared": list(plan.setup.task.compared)} if plan.setup.task.compared else {}),
         "command": command(),
+        "code": code().as_json(),
         "versions": installed(plan),
         "platform": platform.platform(),
         **facts,

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from .._errors import CheckpointError
+from .._source import code
 from ..envs import AbstractHostTask
 from .spec import Plan
 from .step import Snapshot
@@ -30,6 +31,8 @@ class Session:
     def __init__(self, plan: Plan, begun: float, notes: Mapping[str, str]) -> None:
         self._plan, self._begun, self._notes = plan, begun, dict(notes)
         self.versions = {name: version for name, version in installed(plan).items() if name not in HARMLESS}
+        # Now, not when the run is over: somebody may work on the files meanwhile.
+        self._code = code()
         self._started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._before: Mapping[str, Any] = {}
         self._continued: list[dict[str, Any]] = []
@@ -80,7 +83,13 @@ class Session:
         """A snapshot with what a later session wants to know."""
         return dataclasses.replace(
             snapshot,
-            facts={**snapshot.facts, **self.facts(), "versions": self.versions, "platform": jax.default_backend()},
+            facts={
+                **snapshot.facts,
+                **self.facts(),
+                "versions": self.versions,
+                "code": self._code.digest,
+                "platform": jax.default_backend(),
+            },
         )
 
 
@@ -94,6 +103,7 @@ def drifted(
     pairs = [(name, then[k].get(name), now[k].get(name)) for k in now for name in {**then[k], **now[k]}]
     pairs += [("devices", before["layout"], layout), ("devices of each seed", before.get("team", 1), team)]
     pairs += [("platform", before["platform"], jax.default_backend())]
+    pairs += [("Curiax's code", before["code"][:8], code().digest[:8])] if "code" in before else []
     return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
 
 

@@ -85,6 +85,7 @@ class FactsSaid(Said):
     lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
     versions: dict[str, str]
     notes: Notes = Field(default_factory=dict)
+    code: Digest | None = None
     platform: Name
     started: Name
     seconds: SecondsSaid

@@ -1,0 +1,95 @@
+"""Which code is running: the commit it was checked out at, and a digest of all that decides a run's numbers."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.metadata
+import json
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent
+#: What a run's numbers follow from, once its settings are known.
+DECISIVE = ("_dist.py", "_film.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "nn.py")
+DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
+
+
+@dataclass(frozen=True)
+class Code:
+    """The running code.
+
+    Args:
+        commit: the commit of the checkout, or the one that was installed from; None where neither is known.
+        changed: whether the checkout differs from that commit.
+        digest: of the source files that decide numbers, without their comments.
+    """
+
+    commit: str | None
+    changed: bool
+    digest: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if self.commit is None:
+            return "an unknown commit"
+        return f"commit {self.commit[:10]}{' and uncommitted changes' if self.changed else ''}"
+
+
+@functools.cache
+def code() -> Code:
+    """The code of this process; asked once, as nothing that is imported later changes what was."""
+    commit = _git("rev-parse", "HEAD") if _git("ls-files", "--error-unmatch", "_source.py") else None
+    changed = commit is not None and bool(_git("status", "--porcelain", "--", "."))
+    return Code(commit or _installed_from(), changed, _digest())
+
+
+def _digest() -> str:
+    files = [ROOT / name for name in DECISIVE]
+    files += [file for folder in DECISIVE_FOLDERS for file in sorted((ROOT / folder).glob("*.py"))]
+    whole = hashlib.blake2b(digest_size=16)
+    for file in files:
+        whole.update(f"{file.relative_to(ROOT).as_posix()}\n{bare(file.read_text(encoding='utf-8'))}\n".encode())
+    return whole.hexdigest()
+
+
+def bare(source: str) -> str:
+    """Source code without docstrings, comments on lines of their own, and empty lines: better words change no number.
+
+    The text that is left is taken as it stands, so that every version of Python gives the same digest.
+    """
+    lines = source.splitlines()
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None:
+            words = node.body[0]
+            for k in range(words.lineno - 1, words.end_lineno or words.lineno):
+                lines[k] = ""
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def _git(*words: str) -> str | None:
+    """What git says of this folder; None where there is no git, no repository, or no answer."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *words], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _installed_from() -> str | None:
+    """The commit that pip installed from, as it notes for `pip install git+...`."""
+    try:
+        text = importlib.metadata.distribution("curiax").read_text("direct_url.json")
+        commit = json.loads(text or "{}").get("vcs_info", {}).get("commit_id")
+    except (importlib.metadata.PackageNotFoundError, ValueError, AttributeError):
+        return None
+    return commit if isinstance(commit, str) else None
