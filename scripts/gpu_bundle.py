@@ -34,7 +34,7 @@ ARCHIVE, SCRIPT = "curiax.tar.xz", "go.sh"
 PRESENT = frozenset(
     {
         *("equinox", "imageio", "jax", "jaxlib", "jaxtyping", "jinja2", "markdown-it-py", "markupsafe", "matplotlib"),
-        *("mdurl", "numba", "numpy", "optax", "orbax-checkpoint", "pillow", "pygments", "rich", "safetensors", "scipy"),
+        *("mdurl", "numba", "numpy", "optax", "pillow", "pygments", "rich", "safetensors", "scipy"),
     }
 )
 #: Packages that are never imported: nes-py's library is loaded, whatever Python it was built with, and a ROM is read.

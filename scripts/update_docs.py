@@ -917,7 +917,7 @@ def memory_told(found: dict[str, Any]) -> Told:
             lambda run: (
                 f"{run['growth_percent']:+.2f} % during {run['checkpoints']} checkpoints "
                 f"({run['growth_percent_since_the_first_checkpoint']:+.2f} % counted from the first, which itself adds "
-                f"{run['megabytes']['first_checkpoint'] - run['megabytes']['first_iteration']:.0f} MB: Orbax)"
+                f"{run['megabytes']['first_checkpoint'] - run['megabytes']['first_iteration']:.0f} MB)"
             ),
         ),
         "under 1 % growth. Judged: after the warm-up",
@@ -943,7 +943,7 @@ def cost_told(found: dict[str, Any]) -> Told:
                 f"{np.median(run['checkpoints']):g} in {np.median(run['train']['seconds']):.0f} s"
             ),
         )
-        + f"<br>The first of a run adds {first:.2f} s, because Orbax is read in; each later one {later:.2f} s",
+        + f"<br>The first of a run adds {first:.2f} s, each later one {later:.2f} s",
         "under 3 %. Judged: the whole interval",
     )
 

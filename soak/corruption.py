@@ -25,10 +25,8 @@ from common import SETTINGS, STEPS, TASKS, ending, say
 
 import curiax
 from curiax._errors import CheckpointError, OutputError
-from curiax.experiments.arrays import state_digest
-from curiax.experiments.checkpoint import Checkpoints
 from curiax.experiments.progress import Silent
-from curiax.experiments.step import Snapshot
+from curiax.experiments.store import Checkpoints, Snapshot, state_digest
 
 #: After each iteration: time for a checkpoint at every border.
 PAUSE = 0.2
@@ -212,13 +210,10 @@ def soak(
 
 
 def twin(name: str, spare: Mapping[str, bytes]) -> str:
-    """The other run's file of the same use: its names of data files are random."""
-    path = Path(name)
-    same = [other for other in spare if Path(other).parent == path.parent] or [
-        other for other in spare if Path(other).name == path.name or Path(other).parts[-2:-1] == path.parts[-2:-1]
-    ]
-    exact = [other for other in same if Path(other).name == path.name]
-    return (exact or same or list(spare))[0]
+    """The other run's file of the same use: it was saved after other iterations."""
+    place, _, file = name.partition("/")
+    kind, suffix = place.partition("-")[0], Path(file).name if place.startswith("step-") else ""
+    return next(other for other in spare if other.startswith(kind) and other.endswith(suffix))
 
 
 if __name__ == "__main__":

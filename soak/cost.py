@@ -4,7 +4,7 @@ Whole runs with and without checkpoints differ by several per cent on a shared m
 hides a cost of one per cent. So each run measures itself: the iterations during which a checkpoint is taken and
 written, against as many just before and just after it, when none is. What they take longer, of all checkpoints of the
 run, is their cost. At the default interval, of runs that last some checkpoints, and of a short one of Half-Cheetah,
-where the first, which reads Orbax in, weighs most. Each run is a process of its own.
+where the first weighs most. Each run is a process of its own.
 """
 
 from __future__ import annotations

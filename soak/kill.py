@@ -1,7 +1,8 @@
 """`kill -9` at random moments, half of them aimed at saves: what is left must be what an undisturbed run leaves.
 
 Every method on both families of tasks. Each run is killed and called again until it has had its share, the last time
-while it puts its results together, then left to finish, and compared to the bit with a run that nobody disturbed.
+while it puts its results together, then left to finish, and compared to the bit with a run that nobody disturbed. No
+checkpoint and no half-written file may be left beside it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from common import SETTINGS, STEPS, TASKS, ending, say
 from curiax import Experiment
 from curiax.experiments.registry import METHODS
 
-#: `checkpoint_seconds`: no kill may cost more work than this. Two processes train at the same time on two cores, and
-#: the first checkpoint of a process imports Orbax: much less would ask more of the machine than it has.
+#: `checkpoint_seconds`: no kill may cost more work than this. Two processes train at the same time on two cores: much
+#: less would ask more of the machine than it has.
 SECONDS = 2.0
 #: So many of the kills must have hit a save, and so many the end of a run.
 LEAST_SAVES, LEAST_ENDS = 0.4, 0.02
 Aim = Literal["save", "any", "end"]
+#: All that a finished run consists of.
+FINISHED = {"agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"}
 ITERATIONS = {"mountain-car": 3000, "half-cheetah": 300}
 
 
@@ -143,6 +146,7 @@ def torment(victim: Victim, kills: int) -> dict[str, Any]:
         raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'whole.log').read_text()[-2000:]}")
     expected = ending(victim.folder / "whole")
     found: list[dict[str, Any]] = []
+    leftovers: list[str] = []
     finished = equal = 0
     aimed = aims(kills)
     while len(found) < kills or finished == 0:
@@ -156,11 +160,13 @@ def torment(victim: Victim, kills: int) -> dict[str, Any]:
         if not want and victim.call("killed").wait() != 0:
             raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'killed.log').read_text()[-2000:]}")
         finished += 1
+        run = victim.folder / "killed"
+        leftovers += sorted({path.relative_to(run).as_posix() for path in run.rglob("*")} - FINISHED)
         equal += ending(victim.folder / "killed") == expected
         continued = json.loads((victim.folder / "killed" / "manifest.json").read_text())["continued"]
         say(f"{victim.name}: {len(found)} kills, continued {len(continued)} times, equal {equal} of {finished}")
         shutil.rmtree(victim.folder / "killed")
-    return {"kills": found, "finished": finished, "equal": equal}
+    return {"kills": found, "finished": finished, "equal": equal, "leftovers": leftovers}
 
 
 def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
@@ -175,6 +181,7 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
             results = [job.result() for job in jobs]
     found = [kill for result in results for kill in result["kills"]]
     again = [kill["seconds"] for kill in found]
+    leftovers = [name for result in results for name in result["leftovers"]]
     saving, ending = (sum(kill[what] for kill in found) for what in ("saving", "ending"))
     return {
         "kills": len(found),
@@ -184,6 +191,7 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
         "experiments": len(jobs),
         "runs_finished": sum(result["finished"] for result in results),
         "runs_bit_identical": sum(result["equal"] for result in results),
+        "leftovers": leftovers,
         "checkpoint_seconds": SECONDS,
         "work_repeated_seconds": {
             "median": round(statistics.median(again), 3),
@@ -193,6 +201,7 @@ def soak(kills: int = 200, seed: int = 0, workers: int = 2) -> dict[str, Any]:
         "work_repeated_iterations_most": max(kill["iterations"] for kill in found),
         "seconds": round(time.monotonic() - begun, 1),
         "passed": all(result["equal"] == result["finished"] for result in results)
+        and not leftovers
         and all(kill["continued_newest"] for kill in found)
         and max(again) <= SECONDS
         and saving >= LEAST_SAVES * len(found)

@@ -1,7 +1,7 @@
 """Ten thousand iterations with checkpoints: memory and open files stay where they were.
 
-They are counted from the tenth checkpoint on. The first ones import Orbax, and TensorStore's threads, which write them,
-take some megabytes for themselves while they are new; how much that is stands beside the growth that is judged.
+They are counted from the tenth checkpoint on: what is imported and what the allocator takes for the first ones stands
+beside the growth that is judged.
 """
 
 from __future__ import annotations

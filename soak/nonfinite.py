@@ -24,9 +24,8 @@ import numpy as np
 
 import curiax
 from curiax.experiments import run as running
-from curiax.experiments.checkpoint import steps_in
 from curiax.experiments.spec import Plan, resolve
-from curiax.experiments.step import read_step
+from curiax.experiments.store import read_step, steps_in
 from curiax.testing.faults import Field, Injection, inject, model_steps, policy_steps
 from curiax.testing.trials import Trial, caught, expected_place, possible_fields
 from curiax.train import devices

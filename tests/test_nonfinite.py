@@ -24,11 +24,11 @@ from curiax._stats import Moments
 from curiax._tree import adam, descend
 from curiax.curiosity import score
 from curiax.experiments import run as running
-from curiax.experiments.keeper import Keeper
 from curiax.experiments.options import RunOptions
 from curiax.experiments.progress import Silent
 from curiax.experiments.soundness import FIELDS, find_faults
 from curiax.experiments.spec import resolve
+from curiax.experiments.writer import CheckpointWriter
 from curiax.testing.faults import Injection, inject
 from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, metrics_unsound, possible_fields
 from curiax.train.batch import first_states
@@ -409,13 +409,13 @@ def test_even_a_task_with_nothing_sound_is_survived() -> None:
 
 def test_no_checkpoint_is_unsound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the faults that soak/nonfinite.py sends through `curiax.run`, with a checkpoint after every iteration."""
-    save = Keeper.save
+    save = CheckpointWriter.save
 
-    def save_and_wait(keeper: Keeper, *args: Any) -> None:
-        save(keeper, *args)
-        keeper.wait()
+    def save_and_wait(writer: CheckpointWriter, *args: Any) -> None:
+        save(writer, *args)
+        writer.wait()
 
-    monkeypatch.setattr(Keeper, "save", save_and_wait)
+    monkeypatch.setattr(CheckpointWriter, "save", save_and_wait)
     plan = nonfinite.plan_for("mountain-car", "rnd")
     fault = Injection("bonus", 1e30, 7, 2, 9, 1)
     assert nonfinite.caught_by_run(plan, fault, tmp_path / "run") == (True, True)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ._errors import OutputError
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars
 
 #: Bytes of a JSON file; the largest that Curiax writes itself are below a thousandth of it per seed.
@@ -112,6 +113,35 @@ def parquet(table: polars.DataFrame, **options: Any) -> bytes:
     data = io.BytesIO()
     table.write_parquet(data, **options)
     return data.getvalue()
+
+
+def pack(arrays: Mapping[str, np.ndarray], about: Mapping[str, str] | None = None) -> bytes:
+    """Arrays as a safetensors file, with texts about them in its header."""
+    import numpy as np
+    import safetensors.numpy
+
+    whole = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
+    return safetensors.numpy.save(whole, metadata=None if about is None else dict(about))
+
+
+def unpack(data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, whose header is held against its size; a ValueError says what is wrong."""
+    import safetensors
+    import safetensors.numpy
+
+    try:
+        return safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, KeyError, TypeError, OverflowError, ValueError) as error:
+        raise ValueError(str(error)[:200] or type(error).__name__) from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the entries of a folder are on the disk: a rename that relies on them may come first otherwise."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_whole(file: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .._errors import OutputError, UsageError
-from .._files import MOST_JSON, damaged, digest, digest_of_json, parsed, write_whole
+from .._files import MOST_JSON, damaged, digest, digest_of_json, pack, parsed, unpack, write_whole
 from .manifest import Asked, Digest, Name, Seeds, Settings, Text, checked, read_listed, read_manifest
 
 FORMAT, FAMILY = "curiax-agents-2", "curiax-agents-"
@@ -190,13 +190,10 @@ def write(folder: Path, body: Mapping[str, Any], arrays: Mapping[str, np.ndarray
 
     The description comes last and names the digest of the other file: a pair that does not match is found.
     """
-    import safetensors.numpy
-
-    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    data = safetensors.numpy.save(whole, metadata={"format": FORMAT})
+    data = pack(arrays, {"format": FORMAT})
     listed = {
         name: {"shape": list(array.shape), "dtype": array.dtype.name, "blake2b": digest(array.tobytes())}
-        for name, array in whole.items()
+        for name, array in arrays.items()
     }
     about = {**body, "tensors": listed, "file": {"bytes": len(data), "blake2b": digest(data)}}
     About.model_validate(about)  # never write what could not be read
@@ -257,13 +254,10 @@ def tensors_of(folder: Path, about: About, manifest: Mapping[str, Any] | None) -
 
 def unpacked(file: Path, data: bytes, remedy: str = REMEDY) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, whose header the library holds against its size."""
-    import safetensors
-    import safetensors.numpy
-
     try:
-        return safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
-        raise damaged(file, str(error)[:200] or type(error).__name__, remedy) from None
+        return unpack(data)
+    except ValueError as error:
+        raise damaged(file, str(error), remedy) from None
 
 
 def refuse_other_names(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import platform
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
-from .._files import digest, parquet, write_whole
-from .checkpoint import CHECKPOINTS, COPIES, HOLDER, LOCK, difference, foreign, is_folder, steps_in, synced
+from .._files import digest, parquet, read_bytes, sync_folder, write_whole
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
+from .store import CHECKPOINTS, HOLDER, LOCK, clear, difference, foreign, steps_in
 
 if TYPE_CHECKING:
     import polars
@@ -97,18 +96,11 @@ def remove(checkpoints: Path, finished: bool) -> None:
 
     Unless the run is finished, so do then the files that say that the folder is a run's. A link to a folder stays.
     """
-    others = set(foreign(checkpoints))
-    if not others and not checkpoints.is_symlink():
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        return
-    for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
-        if path.name in COPIES and is_folder(path):
-            for inner in set(path.iterdir()) - others:
-                inner.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                path.rmdir()
-        elif path not in others and (finished or not others or path.name not in (LOCK, HOLDER)):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    marks = () if finished or not foreign(checkpoints) else (LOCK, HOLDER)
+    clear(checkpoints, lambda name: name in marks)
+    if not checkpoints.is_symlink():
+        with contextlib.suppress(OSError):
+            checkpoints.rmdir()
 
 
 def unwritable(folder: Path, error: OSError) -> OutputError:
@@ -124,6 +116,8 @@ def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
     for _ in range(ATTEMPTS):
         try:
             checkpoints.mkdir(parents=True, exist_ok=True)
+            if (checkpoints / LOCK).is_symlink():
+                raise OutputError(f"{checkpoints / LOCK} is a link, which is not followed: remove it.")
             lock.acquire()
         except Timeout:
             raise BusyError(
@@ -142,8 +136,10 @@ def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
     else:
         raise unwritable(folder, gone)
     try:
-        with contextlib.suppress(OSError):
-            (checkpoints / HOLDER).write_text(f"process {os.getpid()} on {platform.node()}")
+        # A link in its place is not followed, and nothing depends on it.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+        with contextlib.suppress(OSError), open(os.open(checkpoints / HOLDER, flags, 0o644), "w") as file:
+            file.write(f"process {os.getpid()} on {platform.node()}")
         yield
     finally:
         lock.release()
@@ -152,8 +148,8 @@ def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
 def holder(checkpoints: Path) -> str:
     """Who holds the lock, as far as is known."""
     try:
-        return f" ({(checkpoints / HOLDER).read_text()[:200]})"
-    except (OSError, ValueError):
+        return f" ({read_bytes(checkpoints / HOLDER, 4096, '').decode()[:200]})"
+    except (OutputError, ValueError):
         return ""
 
 
@@ -189,8 +185,8 @@ def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> 
 def publish(stage: Path, folder: Path) -> None:
     """Move a finished run's files to where they belong; with the manifest, which comes last, the run is finished."""
     with written(folder):
-        names = sorted((path.name for path in stage.iterdir()), key=lambda name: name == MANIFEST)
-        for name in names:
-            synced(stage / name)
+        for name in sorted(path.name for path in stage.iterdir() if path.name != MANIFEST):
             os.replace(stage / name, folder / name)
-        synced(folder)
+        sync_folder(folder)
+        os.replace(stage / MANIFEST, folder / MANIFEST)
+        sync_folder(folder)

@@ -7,7 +7,6 @@ import dataclasses
 import os
 import platform
 import shlex
-import shutil
 import sys
 import time
 import warnings
@@ -36,10 +35,7 @@ from .._types import Grid
 from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
 from . import folder, saved
-from .arrays import state_digest
-from .checkpoint import FINISHED, Checkpoints, joined
 from .interrupt import DONE, Stop, listening
-from .keeper import Keeper, meant
 from .manifest import Notes, complaint
 from .options import RunOptions
 from .progress import AbstractProgress, Silent, headline_metric
@@ -47,7 +43,9 @@ from .registry import METHODS, TASKS
 from .session import Session, installed
 from .soundness import PREFIX, find_faults
 from .spec import Experiment, Plan, require, resolve
+from .store import Checkpoints, joined, staged, state_digest
 from .training import Training
+from .writer import CheckpointWriter, initially_infinite
 
 if TYPE_CHECKING:
     import polars
@@ -146,7 +144,10 @@ def carry_out(
         if any(masked.values()):
             manifest["masked"] = masked
         if where is not None and store is not None:
-            keep(store.folder / FINISHED, where, plan, training, manifest, table)
+            with folder.written(where), staged(store.folder) as stage:
+                saved.write(stage, plan, training.saved())
+                folder.write(stage, manifest, table)
+                folder.publish(stage, where)
     return RunResult(plan, table, manifest, where, False)
 
 
@@ -162,18 +163,6 @@ def warn_of_choices(where: Path, manifest: Mapping[str, Any], plan: Plan, option
         warnings.warn(
             f"{where} was trained with --on-nonfinite {', then '.join(made)}; it is read as it is", stacklevel=3
         )
-
-
-def keep(
-    stage: Path, where: Path, plan: Plan, training: Training, manifest: dict[str, Any], table: polars.DataFrame
-) -> None:
-    """Write the files of a finished run aside, then move them to where they belong."""
-    shutil.rmtree(stage, ignore_errors=True)
-    with folder.written(where):
-        stage.mkdir()
-    saved.write(stage, plan, training.saved())
-    folder.write(stage, manifest, table)
-    folder.publish(stage, where)
 
 
 def check(plan: Plan) -> None:
@@ -249,8 +238,9 @@ def train(
             progress.note(f"{task.random_steps:,} steps are played at random first, to measure what pixels are like")
         training = Training(plan, layout, team)
         cleanup.callback(training.close)
-        keeper = Keeper(store, options.checkpoint_seconds, meant(training.snapshot().arrays), skip=plan.setup.mask)
-        cleanup.callback(keeper.close)
+        wanted = initially_infinite(training.snapshot().arrays)
+        writer = CheckpointWriter(store, options.checkpoint_seconds, wanted, skip=plan.setup.mask)
+        cleanup.callback(writer.close)
         if snapshot is not None:
             training.resume(snapshot)
         session.compiled()
@@ -258,28 +248,28 @@ def train(
         for iteration in training:
             contain_faults(plan, iteration.metrics, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
-            keeper.add(iteration.metrics)
+            writer.add(iteration.metrics)
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
             progress.advance(training.done, {name: value[left, -1] for name, value in iteration.metrics.items()})
             if iteration.snapshot is not None:
                 settled = session.noted(training.settled(iteration.snapshot))
-                keeper.save(settled, training.judged(settled))
+                writer.save(settled, training.judged(settled))
             # After the last iteration there is nothing to come back for.
             over = training.done == plan.iterations
             if store is not None and stop.signal is not None and iteration.snapshot is not None and not over:
-                keeper.wait()
-                reached, kept = training.done * per_iteration, keeper.saved * per_iteration
+                writer.wait()
+                reached, kept = training.done * per_iteration, writer.saved * per_iteration
                 raise Interrupted(stopped(store.folder.parent, reached, kept, plan.steps), stop.exit_code)
-            if keeper.due or stop.signal is not None:
+            if writer.due or stop.signal is not None:
                 training.ask()
         stop.notice = DONE
-        keeper.wait()
+        writer.wait()
         facts = {
             **session.facts(),
             "devices": training.devices,
             "digest": state_digest(training.snapshot().arrays),
         }
-    return joined(keeper.metrics()), facts, training
+    return joined(writer.metrics()), facts, training
 
 
 def stopped(where: Path, step: int, kept: int, steps: int) -> str:

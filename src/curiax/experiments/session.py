@@ -17,7 +17,7 @@ from .._errors import CheckpointError
 from .._source import code
 from ..envs import AbstractHostTask
 from .spec import Plan
-from .step import Snapshot
+from .store import Snapshot
 from .training import possible_layout
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "polars")

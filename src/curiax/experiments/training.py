@@ -19,7 +19,7 @@ from ..train.lane import LEARNT, AbstractLane
 from ..train.lanes import Border, open_lanes, run_lanes
 from . import saved
 from .spec import Plan
-from .step import Snapshot, reason
+from .store import Snapshot, reason
 
 
 def possible_layout(plan: Plan, wanted: int) -> int:

@@ -16,13 +16,13 @@ import numpy as np
 from pydantic import Field
 
 from .._errors import OutputError, UsageError
-from .._files import damaged, digest, digest_of_json, parsed, read_bytes, write_whole
+from .._files import damaged, digest, digest_of_json, pack, parsed, read_bytes, write_whole
 from .._version import __version__
 from ..curiosity import AbstractCuriosity
-from ..experiments.checkpoint import difference
 from ..experiments.exports import DTYPES, HEADER, Exact, unpacked
 from ..experiments.manifest import Digest, Name, Settings, checked
 from ..experiments.registry import METHODS, class_name
+from ..experiments.store import difference
 from ..experiments.tensors import filled, tensors
 from ..nn import at_most
 from . import spaces
@@ -95,15 +95,13 @@ class BonusSaid(Exact):
 
 def write(file: Path, bonus: Bonus) -> None:
     """The file, complete or not at all."""
-    import safetensors.numpy
-
-    arrays = {name: np.asarray(array, order="C") for name, array in tensors(bonus.state).items()}
-    arrays |= {f"{WAITING}{name}": np.asarray(array, order="C") for name, array in bonus.waiting_steps().items()}
+    arrays = tensors(bonus.state)
+    arrays |= {f"{WAITING}{name}": np.asarray(array) for name, array in bonus.waiting_steps().items()}
     about = {"format": FORMAT, "curiax": __version__, **bonus.about()}
     about["tensors"] = {name: digest(array.tobytes()) for name, array in arrays.items()}
     BonusSaid.model_validate(about)  # never write what could not be read
     text = json.dumps({**about, "digest": digest_of_json(about)}, ensure_ascii=True, allow_nan=False)
-    data = safetensors.numpy.save(arrays, metadata={"format": FORMAT, "curiax": text})
+    data = pack(arrays, {"format": FORMAT, "curiax": text})
     try:
         write_whole(file, data)
     except OSError as error:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from .._errors import CuriaxError, Interrupted, UsageError
 from .._version import __version__
-from ..experiments.checkpoint import CHECKPOINTS, Checkpoints
 from ..experiments.run import run
 from ..experiments.spec import resolve
+from ..experiments.store import CHECKPOINTS, Checkpoints
 from ..train import devices
 from ._base import Ending
 from .job import Job

@@ -1,4 +1,4 @@
-"""Keeps a run's metrics, and writes its checkpoints beside the training."""
+"""Writes a run's checkpoints beside its training, and holds the metrics that none of them has yet."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 
 from .._errors import CheckpointError, CuriaxError, NonFiniteError
 from .._sound import ADVICE
-from .checkpoint import Checkpoints, HostMetrics, steps_in
-from .step import Snapshot, kinds, reason
+from .store import Checkpoints, HostMetrics, Snapshot, kinds, reason, steps_in
 
-#: The first checkpoint of a process reads Orbax in, which takes about so many seconds.
-FIRST = 2.0
+#: What the first checkpoint of a process is taken to need, in seconds.
+FIRST = 1.0
 
 
-class Keeper:
-    """Keeps the metrics of a run and writes checkpoints beside training, in one thread, never two at a time.
+class CheckpointWriter:
+    """Holds the metrics of a run and writes checkpoints beside training, in one thread, never two at a time.
 
     Metrics that a checkpoint holds leave the memory; without a store all stay there, and no checkpoint is ever due.
 
@@ -121,16 +120,15 @@ class Keeper:
         self._pool.shutdown()
 
 
-def meant(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
+def initially_infinite(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
     """The arrays that hold infinity from the beginning: a constant that a method or a task wants. Nobody wants NaN."""
     return frozenset(
-        name for name, array in arrays.items() if not finite(array) and not np.isnan(array).any() and not is_seen(name)
+        name
+        for name, array in arrays.items()
+        if not finite(array)
+        and not np.isnan(array).any()
+        and not name.endswith(("worlds.obs", "host.obs", "fleet/obs"))
     )
-
-
-def is_seen(name: str) -> bool:
-    """Whether an array holds observations."""
-    return name.endswith(("worlds.obs", "host.obs", "fleet/obs"))
 
 
 def finite(array: np.ndarray) -> bool:

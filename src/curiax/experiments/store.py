@@ -1,0 +1,436 @@
+"""Checkpoints on the disk: everything a run is, put aside between two iterations; complete or not there.
+
+    checkpoints/
+      lock, holder.txt                           who works on this run
+      metrics/000000000-000000120.safetensors    the metrics of these iterations, written once; a copy in metrics-copy/
+      step-000000120/
+        state.safetensors                        the state after 120 iterations
+        step.json                                whose state it is; digests of the state, of all metrics, of itself
+
+A step is made in a hidden folder and renamed: from then on it exists, and all that it relies on is on the disk. Before
+anything of it is used, every file is compared with its digest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from .._errors import CheckpointError, OutputError
+from .._files import digest, digest_of_json, pack, read_bytes, read_json, sync_folder, unpack, write_whole
+from .manifest import Digest, Name, Notes, Said, Seconds, checked
+from .options import OnNonfinite
+
+FORMAT = "curiax-checkpoint-3"
+CHECKPOINTS, LOCK, HOLDER = "checkpoints", "lock", "holder.txt"
+STATE, STEP = "state.safetensors", "step.json"
+#: Metrics are written once and belong to all later steps, so a single file would be as good as all of them: two copies.
+COPIES = ("metrics", "metrics-copy")
+#: Bytes of a state, and of the metrics between two checkpoints: far above what they are.
+MOST_STATE, MOST_METRICS = 64 << 30, 4 << 30
+RESTORE = "Restore the folder from a copy, or remove it to begin anew."
+
+STEP_NAME = re.compile(r"step-(\d{9,})")
+#: Everything that Curiax puts into a folder of checkpoints, by its path in it; what a killed write leaves included.
+FOLDERS = re.compile(r"metrics(-copy)?|step-\d{9,}|damaged-step-\d{9,}-[0-9a-f]{4}|\.(writing|old)-[0-9a-f]{8}")
+FILES = re.compile(
+    r"lock|holder\.txt"
+    r"|metrics(-copy)?/(\d{9,}-\d{9,}\.safetensors|\.\d{9,}-\d{9,}\.safetensors-\w{8})"
+    r"|(damaged-|\.)?(step|writing|old)-[\w-]+/"
+    r"((state|agents)\.safetensors|(step|manifest|agents)\.json|metrics\.parquet"
+    r"|\.(state\.safetensors|agents\.safetensors|(step|manifest|agents)\.json|metrics\.parquet)-\w{8})"
+)
+#: Metrics that only iterations have in which unsound values are masked.
+MASKED = ("masked/steps", "masked/updates")
+
+HostMetrics = Mapping[str, np.ndarray]
+#: Of each metric that every iteration has: its type, and its shape beyond seeds and iterations.
+Kinds = dict[str, tuple[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a run after so many iterations: arrays on the host by name, and plain facts beside them."""
+
+    iteration: int
+    arrays: Mapping[str, np.ndarray]
+    facts: Mapping[str, Any]
+
+
+class StateSaid(Said):
+    """The file of a state."""
+
+    bytes: Annotated[int, Field(ge=1, le=MOST_STATE)]
+    digest: Digest
+    #: Arrays whose types safetensors has no NumPy name for: they lie in it as whole numbers of the same width.
+    types: dict[Name, Annotated[str, Field(pattern=r"^(bfloat16|float8_\w{1,16})$")]]
+
+
+class SegmentSaid(Said):
+    """A file of metrics; its name is no path."""
+
+    first: Annotated[int, Field(ge=0)]
+    last: Annotated[int, Field(ge=1)]
+    name: Annotated[str, Field(pattern=r"^\d{9,12}-\d{9,12}\.safetensors$")]
+    digest: Digest
+
+
+class SecondsSaid(Said):
+    """Times of the sessions so far."""
+
+    start: Seconds
+    train: Seconds
+    cpu: Seconds
+
+
+class FactsSaid(Said):
+    """What a later session must know."""
+
+    layout: Annotated[int, Field(ge=1, le=65_536)]
+    team: Annotated[int, Field(ge=1, le=65_536)] = 1
+    lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
+    versions: dict[str, str]
+    notes: Notes = Field(default_factory=dict)
+    code: Digest | None = None
+    platform: Name
+    started: Name
+    seconds: SecondsSaid
+    continued: list[dict[str, Any]]
+    on_nonfinite: list[OnNonfinite]
+
+
+class StepSaid(Said):
+    """What a `step.json` must say."""
+
+    iteration: Annotated[int, Field(ge=1)]
+    identity: dict[str, Any]
+    facts: FactsSaid
+    state: StateSaid
+    metrics: list[SegmentSaid]
+
+    @model_validator(mode="after")
+    def _whole(self) -> StepSaid:
+        borders = [0, *(segment.last for segment in self.metrics)]
+        if [segment.first for segment in self.metrics] != borders[:-1] or borders[-1] != self.iteration:
+            raise ValueError("the metrics are not those of all iterations")
+        seeds = self.identity.get("seeds")
+        if not isinstance(seeds, list) or self.facts.layout > len(seeds):
+            raise ValueError("it has more devices than seeds")
+        if not set(self.facts.lost) <= set(map(str, seeds)):
+            raise ValueError("a lost seed is not one of its seeds")
+        return self
+
+
+class Checkpoints:
+    """The checkpoints of one run, below one folder, written by one process at a time."""
+
+    def __init__(self, folder: Path, identity: Mapping[str, Any], keep: int) -> None:
+        self.folder, self.identity, self.keep = folder, dict(identity), keep
+        #: The metrics files so far: `(first, last, name, digest)`, `last` exclusive.
+        self.segments: list[dict[str, Any]] = []
+        #: The names and kinds of the metrics in them, as far as they were read.
+        self.kinds: Kinds = {}
+
+    @property
+    def done(self) -> int:
+        """Iterations whose metrics are on the disk."""
+        return self.segments[-1]["last"] if self.segments else 0
+
+    def save(self, snapshot: Snapshot, parts: Sequence[HostMetrics]) -> None:
+        """Write one more step: the metrics since the last one, then the state; then the oldest step goes."""
+        for segment in self.segments:
+            if not any((self.folder / copy / segment["name"]).exists() for copy in COPIES):
+                raise CheckpointError(f"{segment['name']}, which holds metrics of before, has vanished. {RESTORE}")
+        self._add_metrics(snapshot.iteration, parts)
+        data, types = packed_state(snapshot.arrays)
+        body = {
+            "iteration": snapshot.iteration,
+            "identity": self.identity,
+            "facts": dict(snapshot.facts),
+            "state": {"bytes": len(data), "digest": digest(data), "types": types},
+            "metrics": self.segments,
+        }
+        target = self.folder / f"step-{snapshot.iteration:09d}"
+        with staged(self.folder) as stage:
+            write_whole(stage / STATE, data)
+            write_whole(stage / STEP, sealed(body))
+            sync_folder(stage)
+            if target.exists():
+                discard(target)
+            os.replace(stage, target)
+            sync_folder(self.folder)
+        for old in steps_in(self.folder)[: -self.keep]:
+            if not foreign(self.folder, old):
+                discard(old)
+
+    def _add_metrics(self, last: int, parts: Sequence[HostMetrics]) -> None:
+        if last == self.done:
+            return
+        data, name = pack(joined(parts)), f"{self.done:09d}-{last:09d}.safetensors"
+        for copy in COPIES:
+            (self.folder / copy).mkdir(exist_ok=True)
+            write_whole(self.folder / copy / name, data)
+            sync_folder(self.folder / copy)
+        self.segments = [*self.segments, {"first": self.done, "last": last, "name": name, "digest": digest(data)}]
+
+    def metrics(self) -> list[dict[str, np.ndarray]]:
+        """The metrics of all steps so far, in order."""
+        try:
+            return [read_segment(self.folder, segment) for segment in self.segments]
+        except CheckpointError as error:
+            raise CheckpointError(f"the metrics in {self.folder} cannot be used: {error}. {RESTORE}") from None
+
+    def layout(self) -> int | None:
+        """How many devices a run was begun with; None for a new one. Refuses the steps of another run.
+
+        Reads no arrays: JAX's devices, which must be chosen before any array exists, are chosen by it.
+        """
+        others = []
+        for step in steps_in(self.folder)[::-1]:
+            try:
+                body = unsealed(step / STEP)
+            except CheckpointError:
+                continue
+            if body["identity"] == self.identity:
+                return max(body["facts"]["layout"], body["facts"].get("team", 1))
+            others.append(body["identity"])
+        if others:
+            raise OutputError(
+                f"{self.folder.parent} holds another run, which is not finished and is left untouched (it differs in "
+                f"{difference(others[0], self.identity)}): choose another --out."
+            )
+        return None
+
+    def newest(self, tell: Callable[[str], None]) -> Snapshot | None:
+        """The newest sound step; damaged ones are named, set aside, and the one before is used.
+
+        None where no step was ever written. Where there are some and none is sound, the run is refused and nothing
+        is touched.
+        """
+        damaged: list[tuple[Path, str]] = []
+        snapshot, used = None, ""
+        for step in steps_in(self.folder)[::-1]:
+            try:
+                snapshot, self.segments, self.kinds = read_step(self.folder, step, self.identity)
+                used = step.name
+                break
+            except CheckpointError as error:
+                damaged.append((step, str(error)))
+        if damaged and not used:
+            raise CheckpointError(
+                f"no checkpoint in {self.folder} is sound: "
+                + "; ".join(f"{path.name}: {why}" for path, why in damaged)
+                + f". Nothing was touched. {RESTORE}"
+            )
+        for path, why in damaged:
+            aside = path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}")
+            os.replace(path, aside)
+            tell(f"checkpoint {path} is damaged ({why}): set aside as {aside.name}, {used} is used instead.")
+        clear(self.folder, self._needed)
+        return snapshot
+
+    def _needed(self, name: str) -> bool:
+        """Whether a path below the folder is more than what a killed process left half done."""
+        top, _, file = name.partition("/")
+        if top in COPIES:
+            return not file or file in {segment["name"] for segment in self.segments}
+        return not top.startswith(".")
+
+
+def packed_state(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, str]]:
+    """A state as a safetensors file, and the types of the arrays that it holds as whole numbers of their width."""
+    types = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
+    plain = {name: a.view(f"u{a.dtype.itemsize}") if name in types else a for name, a in arrays.items()}
+    return pack(plain), types
+
+
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """A JSON file that holds the digest of its own body."""
+    return json.dumps({"format": FORMAT, "digest": digest_of_json(body), "body": body}).encode()
+
+
+def unsealed(path: Path) -> dict[str, Any]:
+    """The body of a `step.json`, whole and unchanged."""
+    try:
+        outer = read_json(path, "")
+    except OutputError as error:
+        raise CheckpointError(f"{path.name} cannot be read ({reason(error)})") from None
+    tag = outer.get("format") if isinstance(outer, dict) else None
+    if tag in ("curiax-checkpoint-1", "curiax-checkpoint-2"):
+        raise CheckpointError(f"{path.name} was written by Curiax 0.4 or older, which alone can go on with it")
+    if tag != FORMAT or not isinstance(outer.get("body"), dict):
+        raise CheckpointError(f"{path.name} is not of the format {FORMAT}")
+    if digest_of_json(outer["body"]) != outer.get("digest"):
+        raise CheckpointError(f"{path.name} does not match its digest")
+    checked(StepSaid, outer["body"], lambda why: CheckpointError(f"{path.name} is not what Curiax writes ({why})"))
+    return outer["body"]
+
+
+def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Snapshot, list[dict[str, Any]], Kinds]:
+    """The state of a step, the list of its metrics files and the kinds of these metrics; every digest compared."""
+    body = unsealed(step / STEP)
+    if body["identity"] != dict(identity):
+        raise CheckpointError(f"{STEP} belongs to another run")
+    if step.name != f"step-{body['iteration']:09d}":
+        raise CheckpointError(f"{STEP} belongs to step-{body['iteration']:09d}")
+    about = body["state"]
+    try:
+        data = read_bytes(step / STATE, about["bytes"], "")
+    except OutputError as error:
+        raise CheckpointError(f"{STATE} cannot be read ({reason(error)})") from None
+    if digest(data) != about["digest"]:
+        raise CheckpointError(f"{STATE} does not match its digest")
+    try:
+        arrays = unpack(data)
+        arrays |= {name: arrays[name].view(np.dtype(kind)) for name, kind in about["types"].items()}
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{STATE} is not what Curiax writes ({reason(error)})") from None
+    known: Kinds = {}
+    for segment in body["metrics"]:
+        told = check_metrics(read_segment(folder, segment), segment, len(body["identity"]["seeds"]))
+        if known and told != known:
+            raise CheckpointError(f"{segment['name']} has other metrics than those before it")
+        known = told
+    return Snapshot(body["iteration"], arrays, body["facts"]), body["metrics"], known
+
+
+def read_segment(folder: Path, segment: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a metrics file: of the first of its copies that matches its digest."""
+    name, trouble = segment["name"], []
+    for copy in COPIES:
+        try:
+            data = read_bytes(folder / copy / name, MOST_METRICS, "")
+        except OutputError:
+            trouble.append(f"{copy}/{name} cannot be read")
+            continue
+        if digest(data) != segment["digest"]:
+            trouble.append(f"{copy}/{name} does not match its digest")
+            continue
+        try:
+            return unpack(data)
+        except ValueError as error:
+            raise CheckpointError(f"{name} cannot be read ({reason(error)})") from None
+    raise CheckpointError(", ".join(trouble))
+
+
+def check_metrics(arrays: HostMetrics, segment: Mapping[str, Any], seeds: int) -> Kinds:
+    """The kinds of a file's metrics; all must have something for every seed and iteration."""
+    length = segment["last"] - segment["first"]
+    for name, array in arrays.items():
+        counted = name not in MASKED or (array.ndim == 2 and array.dtype.kind in "iu")
+        if array.shape[:2] != (seeds, length) or not counted:
+            raise CheckpointError(f"{segment['name']}: {name[:100]} is not of {seeds} seeds and {length} iterations")
+    found = kinds(arrays)
+    if not found:
+        raise CheckpointError(f"{segment['name']} is empty")
+    return found
+
+
+def kinds(metrics: HostMetrics) -> Kinds:
+    """The names and kinds of the metrics that every iteration has, whatever is done about unsound values."""
+    return {name: (array.dtype.name, array.shape[2:]) for name, array in metrics.items() if name not in MASKED}
+
+
+def joined(parts: Iterable[HostMetrics]) -> dict[str, np.ndarray]:
+    """Metrics of consecutive iterations as one; zeros where one has no such metric, as counts of masked steps."""
+    listed = list(parts)
+    examples = {name: array for one in listed for name, array in one.items()}
+    lengths = [next(iter(one.values())).shape[1] for one in listed]
+
+    def part(one: HostMetrics, name: str, length: int) -> np.ndarray:
+        example = examples[name]
+        return one[name] if name in one else np.zeros((len(example), length, *example.shape[2:]), example.dtype)
+
+    return {
+        name: np.concatenate([part(one, name, k) for one, k in zip(listed, lengths, strict=True)], axis=1)
+        for name in examples
+    }
+
+
+def state_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """One digest of a whole state: two runs with the same one ended with the same bits."""
+
+    def about(array: np.ndarray) -> dict[str, Any]:
+        row = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return {"shape": list(array.shape), "dtype": array.dtype.name, "digest": digest(row.data)}
+
+    return digest(json.dumps({name: about(array) for name, array in arrays.items()}, sort_keys=True).encode())
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A hidden folder to make something in that is then renamed, or moved file by file; gone afterwards."""
+    stage = folder / f".writing-{uuid.uuid4().hex[:8]}"
+    try:
+        stage.mkdir()
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def discard(path: Path) -> None:
+    """Remove a folder so that it is never seen half removed."""
+    hidden = path.with_name(f".old-{uuid.uuid4().hex[:8]}")
+    os.replace(path, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def steps_in(folder: Path) -> list[Path]:
+    """The steps in a folder of checkpoints, oldest first; somebody else's folder of such a name holds none of it."""
+    if not folder.is_dir():
+        return []
+    found = [
+        path
+        for path in folder.iterdir()
+        if STEP_NAME.fullmatch(path.name) and any((path / part).exists() for part in (STEP, STATE))
+    ]
+    return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+
+
+def contents(folder: Path, start: Path) -> Iterator[tuple[str, Path, bool]]:
+    """Everything below `start`, the deepest first: its name in the folder of checkpoints, and whether it is ours."""
+    for place, folders, files in os.walk(start, topdown=False):
+        for path in (Path(place, name) for name in (*files, *folders)):
+            name = path.relative_to(folder).as_posix()
+            form = FOLDERS if path.is_dir() else FILES
+            yield name, path, not path.is_symlink() and form.fullmatch(name) is not None
+
+
+def foreign(folder: Path, start: Path | None = None) -> list[Path]:
+    """What lies in a folder of checkpoints, or below `start` in it, and was not put there by Curiax."""
+    if not folder.is_dir():
+        return [folder] if folder.exists() or folder.is_symlink() else []
+    return [path for _, path, ours in contents(folder, start or folder) if not ours]
+
+
+def clear(folder: Path, needed: Callable[[str], bool]) -> None:
+    """Remove what Curiax has put into a folder of checkpoints and is not needed; what others put there stays."""
+    for name, path, ours in contents(folder, folder):
+        if ours and not needed(name):
+            with contextlib.suppress(OSError):  # a folder that others have put something into stays
+                path.rmdir() if path.is_dir() else path.unlink()
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The names of what differs between two identities."""
+    names = [key for key in new if key != "settings" and old.get(key) != new[key]]
+    before, after = old.get("settings") or {}, new.get("settings") or {}
+    names += [key for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+    return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+
+
+def reason(error: BaseException) -> str:
+    """An exception in a few words."""
+    said = getattr(error, "strerror", None) or (str(error).strip().splitlines() or [""])[0][:200]
+    return f"{type(error).__name__}: {said}"
