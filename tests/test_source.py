@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,25 @@ def test_words_are_no_code() -> None:
     assert "kept" in told
     assert "not a docstring" in told
     assert "words" not in told.lower()
+
+
+def parsed(source: str) -> str:
+    """The same by Python's own parser."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        owner = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if owner and ast.get_docstring(node, clean=False) is not None:
+            lines[node.body[0].lineno - 1 : node.body[0].end_lineno] = [""] * len(
+                lines[node.body[0].lineno - 1 : node.body[0].end_lineno]
+            )
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def test_in_our_own_files_what_is_left_out_is_docstrings() -> None:
+    files = [file for folder in _source.DECISIVE_FOLDERS for file in (_source.ROOT / folder).glob("*.py")]
+    assert len(files) > 40
+    for file in (*files, *(_source.ROOT / name for name in _source.DECISIVE)):
+        assert _source.bare(file.read_text()) == parsed(file.read_text()), file.name
 
 
 def test_every_change_of_code_shows() -> None:
