@@ -17,8 +17,9 @@ from oracles import Doubles, double, linear, random_steps
 from scipy import special, stats
 
 from curiax import Box, Discrete, PPOSettings, Rollout, Spec, Transition
+from curiax._types import Rewards
 from curiax.agents import PPO, gae
-from curiax.agents.ppo import Batch, Policy
+from curiax.agents.ppo import Batch, Policy, at_ends
 from curiax.nn import MLP
 
 SPEC = Spec((3,), Box((-1.0, -1.0), (1.0, 1.0)))
@@ -87,7 +88,8 @@ def tanh_mlp(net: MLP, x: Doubles, *, activate_last: bool) -> Doubles:
 
 
 def values(policy: Policy, obs: Any) -> Doubles:
-    return tanh_mlp(policy.critic, double(obs), activate_last=False)[..., 0]
+    """V(s) of each head."""
+    return tanh_mlp(policy.critic, double(obs), activate_last=False)
 
 
 @pytest.fixture(scope="module")
@@ -113,19 +115,26 @@ def policy() -> Policy:
     return eqx.tree_at(lambda p: p.log_std, made, jnp.asarray([-0.3, 0.4]))
 
 
-def bootstraps(policy: Policy, rollout: Rollout, mode: str) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
-    """V, V′ and cuts, step by step."""
+@pytest.fixture(scope="module")
+def two_heads() -> Policy:
+    return Policy(SPEC, 8, 2, key=jax.random.key(3))
+
+
+def bootstraps(
+    policy: Policy, rollout: Rollout, mode: str, head: int = 0
+) -> tuple[Doubles, Doubles, NDArray[np.bool_]]:
+    """V, V′ and cuts of a value head, step by step."""
     step = rollout.step
     value, following, cut = np.zeros((T, N)), np.zeros((T, N)), np.zeros((T, N), bool)
     for t in range(T):
         for n in range(N):
             over, limit = bool(step.terminated[t, n]), bool(step.truncated[t, n])
-            value[t, n] = values(policy, step.obs[t, n])
-            following[t, n] = values(policy, rollout.acted_next[t, n])
+            value[t, n] = values(policy, step.obs[t, n])[head]
+            following[t, n] = values(policy, rollout.acted_next[t, n])[head]
             if mode == "terminate" and (over or limit):
                 following[t, n] = 0.0
             if mode == "bootstrap" and limit:
-                following[t, n] = values(policy, step.next_obs[t, n])
+                following[t, n] = values(policy, step.next_obs[t, n])[head]
             if mode == "bootstrap" and over:
                 following[t, n] = 0.0
             cut[t, n] = mode != "ignore" and (over or limit)
@@ -136,12 +145,85 @@ def bootstraps(policy: Policy, rollout: Rollout, mode: str) -> tuple[Doubles, Do
 def test_values_at_episode_ends(policy: Policy, rollout: Rollout, mode: Any) -> None:
     agent = PPO(PPOSettings(episode_ends=mode, width=8))
     value, _ = jax.jit(agent._before)(policy, rollout)
-    following, cut = jax.jit(agent._bootstrap)(policy, rollout, value)
+    last = values(policy, rollout.acted_next[-1])[:, 0]
+    acted = jnp.concatenate([value[1:, :, 0], jnp.asarray(last, jnp.float32)[None]])
+    true = jax.jit(agent._true_successors)(policy, rollout)[..., 0]
+    following, cut = at_ends(rollout.step, acted, true if agent.sees_successors else None, mode)
     expected = bootstraps(policy, rollout, mode)
-    np.testing.assert_allclose(value, expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value[..., 0], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(following, expected[1], rtol=1e-4, atol=1e-5)
     assert np.array_equal(cut, expected[2])
     assert int(cut.sum()) == (0 if mode == "ignore" else 3)
+
+
+ENDS = ["ignore", "terminate", "bootstrap"]
+
+
+@pytest.mark.parametrize("bonus_ends", ENDS)
+@pytest.mark.parametrize("task_ends", ENDS)
+def test_two_value_heads_in_float64(two_heads: Policy, rollout: Rollout, task_ends: Any, bonus_ends: Any) -> None:
+    """Each reward is discounted and ended in its own way; the advantages are added up with the rewards' weights."""
+    settings = PPOSettings(
+        width=8,
+        discount=0.9,
+        trace=0.8,
+        episode_ends=task_ends,
+        value_heads="two",
+        bonus_discount=0.97,
+        bonus_ends=bonus_ends,
+    )
+    agent, rng = PPO(settings), np.random.default_rng(5)
+    task, bonus = rng.normal(size=(2, T, N)).astype(np.float32)
+    rewards = Rewards(jnp.asarray(task), jnp.asarray(bonus), 0.5, 3.0)
+    value, _ = jax.jit(agent._before)(two_heads, rollout)
+    advantage, target = jax.jit(agent._estimate)(two_heads, rollout, rewards, value)
+    parts = []
+    for head, (reward, ends, discount) in enumerate([(task, task_ends, 0.9), (bonus, bonus_ends, 0.97)]):
+        now, following, cut = bootstraps(two_heads, rollout, ends, head)
+        parts.append(plain_advantages(double(reward), now, following, cut, discount, 0.8))
+        np.testing.assert_allclose(target[..., head], parts[head] + now, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(advantage, 0.5 * parts[0] + 3.0 * parts[1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_bonus_of_later_episodes_counts_only_if_its_return_runs_on(two_heads: Policy, rollout: Rollout) -> None:
+    """Environment 1 terminates at step 4; a bonus after that changes the advantages before it, or does not."""
+    later = jnp.zeros((T, N)).at[5, 1].set(1.0)
+    for ends, counts in (("ignore", True), ("bootstrap", False)):
+        agent = PPO(PPOSettings(width=8, episode_ends="bootstrap", value_heads="two", bonus_ends=ends))  # pyright: ignore
+        value, _ = agent._before(two_heads, rollout)
+        nothing, something = (
+            agent._estimate(two_heads, rollout, Rewards(jnp.zeros((T, N)), bonus), value)[0]
+            for bonus in (jnp.zeros((T, N)), later)
+        )
+        moved = np.asarray(something - nothing)[:5, 1]
+        expected = (0.99 * 0.95) ** np.arange(5, 0, -1) if counts else np.zeros(5)
+        np.testing.assert_allclose(moved, expected, atol=1e-5)
+
+
+def test_two_heads_that_agree_with_one_have_its_advantages(two_heads: Policy, rollout: Rollout) -> None:
+    """With the same γ and ends, and V = η_e V_e + η_i V_i, nothing but the bookkeeping differs."""
+    weights, last = np.asarray([0.5, 3.0], np.float32), two_heads.critic.layers[-1]
+    single = eqx.tree_at(
+        lambda p: (p.critic.layers[-1].weight, p.critic.layers[-1].bias),
+        two_heads,
+        (last.weight @ weights[:, None], last.bias @ weights[:, None]),
+    )
+    rng = np.random.default_rng(6)
+    rewards = Rewards(*jnp.asarray(rng.normal(size=(2, T, N)), jnp.float32), *map(float, weights))
+    found = []
+    for heads, policy in (("one", single), ("two", two_heads)):
+        same: dict[str, Any] = {"episode_ends": "bootstrap", "bonus_ends": "bootstrap", "value_heads": heads}
+        agent = PPO(PPOSettings(width=8, **same))
+        value, _ = agent._before(policy, rollout)
+        found.append(agent._estimate(policy, rollout, rewards, value)[0])
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_two_heads_leave_actors_as_they_are_drawn() -> None:
+    one, two = (Policy(SPEC, 8, heads, key=jax.random.key(0)) for heads in (1, 2))
+    for mine, other in zip(jax.tree.leaves((one.actor, one.head)), jax.tree.leaves((two.actor, two.head)), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert two.values(jnp.zeros(3)).shape == (2,)
 
 
 def plain_loss(policy: Policy, batch: Batch, s: PPOSettings) -> dict[str, float]:
@@ -156,12 +238,14 @@ def plain_loss(policy: Policy, batch: Batch, s: PPOSettings) -> dict[str, float]
         log_prob = stats.norm.logpdf(double(batch.action), out, std).sum(-1)
         each = np.broadcast_to(stats.norm.entropy(0.0, std), out.shape)
         entropy = each.mean(-1) if s.entropy_reduction == "mean" else each.sum(-1)
+    there = np.ones(len(out), bool) if batch.valid is None else np.asarray(batch.valid)
     ratio, advantage = np.exp(log_prob - double(batch.log_prob)), double(batch.advantage)
     gain = np.minimum(ratio * advantage, np.clip(ratio, 1 - s.clip, 1 + s.clip) * advantage)
     value, old, target = values(policy, batch.obs), double(batch.value), double(batch.target)
-    near = old + np.clip(value - old, -s.clip, s.clip)
-    error = 0.5 * np.maximum((value - target) ** 2, (near - target) ** 2)
-    terms = {"policy_loss": -gain.mean(), "value_loss": error.mean(), "entropy": entropy.mean()}
+    near = old + np.clip(value - old, -s.clip, s.clip) if s.clip_value else value
+    error = 0.5 * np.maximum((value - target) ** 2, (near - target) ** 2).sum(-1)
+    terms = {"policy_loss": -gain, "value_loss": error, "entropy": entropy}
+    terms = {name: float(each[there].mean()) for name, each in terms.items()}
     terms["loss"] = terms["policy_loss"] + s.value_weight * terms["value_loss"] - s.entropy_weight * terms["entropy"]
     return terms
 
@@ -170,16 +254,32 @@ def plain_loss(policy: Policy, batch: Batch, s: PPOSettings) -> dict[str, float]
 def test_loss_in_float64(policy: Policy, spec: Spec, reduction: Any) -> None:
     """Ratios on both sides of the clip under both signs of the advantage, values in and out of reach."""
     s = PPOSettings(entropy_reduction=reduction, entropy_weight=0.3, value_weight=0.7, width=8)
-    policy = policy if spec is SPEC else Policy(spec, 8, key=jax.random.key(0))
+    check_loss(policy if spec is SPEC else Policy(spec, 8, key=jax.random.key(0)), spec, s)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("clips", [True, False])
+def test_loss_of_each_value_head_in_float64(heads: int, clips: bool) -> None:
+    check_loss(Policy(SPEC, 8, heads, key=jax.random.key(0)), SPEC, PPOSettings(width=8, clip_value=clips))
+
+
+@pytest.mark.parametrize("spec", [SPEC, CHOICES])
+def test_samples_that_are_not_valid_are_in_no_mean(spec: Spec) -> None:
+    """Of the policy's gain, of the value's error, and of the entropy."""
+    s = PPOSettings(entropy_weight=0.3, width=8)
+    check_loss(Policy(spec, 8, key=jax.random.key(0)), spec, s, valid=np.arange(64) % 3 > 0)
+
+
+def check_loss(policy: Policy, spec: Spec, s: PPOSettings, valid: NDArray[np.bool_] | None = None) -> None:
     rng, size = np.random.default_rng(1), 64
     t = random_steps(spec, rng, size)
     shifts = rng.normal(0, 0.4, size)
-    exact = plain_loss(policy, Batch(t.obs, t.action, *[jnp.zeros(size)] * 4), s)
-    assert np.isfinite(exact["loss"])
     log_prob = jax.vmap(lambda o, a: policy.distribution(o).log_prob(a))(t.obs, t.action)
     value = values(policy, t.obs)
-    columns = (log_prob + shifts, value + rng.normal(0, 0.5, size), rng.normal(size=size), rng.normal(size=size))
-    batch = Batch(t.obs, t.action, *(jnp.asarray(x, jnp.float32) for x in columns))
+    noise = rng.normal(size=(2, *value.shape))
+    columns = (log_prob + shifts, value + 0.5 * noise[0], rng.normal(size=size), noise[1])
+    marks = None if valid is None else jnp.asarray(valid)
+    batch = Batch(t.obs, t.action, *(jnp.asarray(x, jnp.float32) for x in columns), marks)
     ratio = np.exp(-shifts)
     assert ((ratio > 1.2) & (columns[2] > 0)).any()
     assert ((ratio < 0.8) & (columns[2] < 0)).any()
@@ -198,7 +298,7 @@ def test_value_clipping_keeps_the_larger_error() -> None:
     agent = PPO(PPOSettings(width=8, entropy_weight=0.0, value_weight=1.0))
     obs, action, blank = jnp.zeros((1, 3)), jnp.zeros((1, 2)), jnp.zeros(1)
     for target, error in ((3.0, 2.8**2), (-3.0, 4.0**2), (1.0, 0.8**2)):
-        batch = Batch(obs, action, blank, blank, blank, jnp.full(1, target))
+        batch = Batch(obs, action, blank, blank[None], blank, jnp.full((1, 1), target))
         np.testing.assert_allclose(agent._loss(one, batch)[1]["value_loss"], 0.5 * error, rtol=1e-5)
 
 
@@ -209,7 +309,8 @@ def test_one_full_batch_update_is_one_adam_step(policy: Policy, rollout: Rollout
     agent = PPO(PPOSettings(learning_rate=0.1, adam_epsilon=1.0, max_gradient_norm=max_norm, **batch_settings))
     reward = np.random.default_rng(2).normal(size=(T, N)).astype(np.float32)
     start = eqx.tree_at(lambda x: x.policy, agent.start(agent.build(SPEC, key=jax.random.key(0))), policy)
-    after, report = jax.jit(lambda st, r: agent.learn(SPEC, st, rollout, r, key=jax.random.key(1)))(start, reward)
+    rewards = Rewards(jnp.zeros((T, N)), jnp.asarray(reward))
+    after, report = jax.jit(lambda st, r: agent.learn(SPEC, st, rollout, r, key=jax.random.key(1)))(start, rewards)
 
     value, following, cut = bootstraps(policy, rollout, "bootstrap")
     advantage = plain_advantages(double(reward), value, following, cut, 0.99, 0.95)
@@ -217,8 +318,8 @@ def test_one_full_batch_update_is_one_adam_step(policy: Policy, rollout: Rollout
     obs, action = rollout.step.obs.reshape(-1, 3), rollout.step.action.reshape(-1, 2)
     out = linear(policy.head, tanh_mlp(policy.actor, double(obs), activate_last=True))
     log_prob = stats.norm.logpdf(double(action), out, np.exp(double(policy.log_std))).sum(-1)
-    columns = (log_prob, value, standard, advantage + value)
-    batch = Batch(obs, action, *(jnp.asarray(x.reshape(-1), jnp.float32) for x in columns))
+    columns = (log_prob, value[..., None], standard, (advantage + value)[..., None])
+    batch = Batch(obs, action, *(jnp.asarray(x.reshape(T * N, *x.shape[2:]), jnp.float32) for x in columns))
     gradient = jax.jit(jax.grad(lambda p: agent._loss(p, batch)[0]))(policy)
     norm = np.sqrt(sum((double(leaf) ** 2).sum() for leaf in jax.tree.leaves(gradient)))
     assert norm > 0.5

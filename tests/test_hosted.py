@@ -16,6 +16,7 @@ from small import SMALL
 
 import curiax
 from curiax._stats import Moments
+from curiax._types import Rewards
 from curiax.agents import PPO, PPOSettings, Uniform
 from curiax.agents._base import AbstractAgent
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, RemoteSettings
@@ -305,7 +306,7 @@ def test_nobody_learns_from_filler_steps() -> None:
         strange = jnp.where(valid[..., None], action, action + odd)
         step = curiax.Transition(obs[:-1], strange, obs[1:], reward, ended, no, valid)
         rollout = curiax.Rollout(step, obs[1:], jnp.zeros((64, 1, 0)))
-        paid = jnp.where(valid, reward, odd)
+        paid = Rewards(jnp.zeros_like(reward), jnp.where(valid, reward, odd))
         outcomes.append(agent.learn(spec, state, rollout, paid, key=jax.random.key(1))[0].policy)
     for one, other in zip(*map(jax.tree.leaves, outcomes), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -130,14 +130,14 @@ def test_the_model_sees_the_executed_action_if_asked() -> None:
 
 def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> None:
     """The raw bonus equals the old model's own answer; η_e and η_i weigh what PPO is given."""
-    plan = plan_for(loop__extrinsic_weight=0.5, loop__intrinsic_weight=2.0)
+    plan = plan_for(loop__extrinsic_weight=0.5, loop__intrinsic_weight=2.0, loop__normalise_reward=False)
     state = one_state(plan)
     given: list[Any] = []
 
     class Spy(type(plan.setup.agent)):  # pyright: ignore
-        def learn(self, spec: Any, state: Any, rollout: Any, reward: Any, *, key: Any, mask: bool = False) -> Any:
-            given.append(reward)
-            return super().learn(spec, state, rollout, reward, key=key, mask=mask)
+        def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any, mask: bool = False) -> Any:
+            given.append(rewards.total)
+            return super().learn(spec, state, rollout, rewards, key=key, mask=mask)
 
     setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
     arrays, static = eqx.partition(state, eqx.is_array)

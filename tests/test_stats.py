@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -150,3 +150,90 @@ def test_a_bonus_is_divided_by_one_number_and_not_replaced_by_its_returns(rollou
     totals = np.stack([sum(0.9 ** (t - k) * bonus[k] for k in range(t + 1)) for t in range(len(bonus))])
     assert np.ptp(totals / np.asarray(paid)) > 1.0, "the data tell the two apart"
     np.testing.assert_allclose(scale.deviation, totals.std(), rtol=1e-3)
+
+
+# --- the task's reward ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def episodes() -> tuple[Doubles, NDArray[np.bool_]]:
+    """Rewards of three environments of different size, one beyond any clip, and ends of their episodes."""
+    rng = np.random.default_rng(2)
+    reward = rng.normal([0.5, -1.0, 3.0], [0.2, 1.0, 30.0], (60, 3))
+    reward[31, 0] = 4000.0
+    return reward.astype(np.float32).astype(np.float64), rng.random((60, 3)) < 0.1
+
+
+def scaled_in_parts(reward: Doubles, ended: NDArray[np.bool_], discount: float, clip: float) -> Doubles:
+    """Three rollouts of 20 steps, one after another."""
+    scale, paid = ReturnScale.start(3), []
+    call = jax.jit(lambda s, r, e: s.scale_steps(r, e, discount=discount, clip=clip))
+    for rows in np.split(np.arange(60), 3):
+        scale, part = call(scale, jnp.asarray(reward[rows], jnp.float32), jnp.asarray(ended[rows]))
+        paid.append(part)
+    return np.concatenate(paid).astype(np.float64)
+
+
+def test_rewards_are_scaled_as_stable_baselines_does(episodes: Any) -> None:
+    """`VecNormalize`, whose forerunner the released code uses: step by step, the sum anew with each episode."""
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    spaces = pytest.importorskip("gymnasium").spaces
+    reward, ended = episodes
+
+    class Played(vec_env.VecEnv):
+        """Plays the rewards and ends of the fixture."""
+
+        def __init__(self) -> None:
+            self.t = 0
+            super().__init__(3, spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(2))
+
+        def step_wait(self) -> Any:
+            self.t += 1
+            return np.zeros((3, 1), np.float32), reward[self.t - 1], ended[self.t - 1], [{} for _ in range(3)]
+
+        def reset(self) -> Any:
+            return np.zeros((3, 1), np.float32)
+
+        def step_async(self, actions: Any) -> None: ...
+        def close(self) -> None: ...
+        def get_attr(self, attr_name: str, indices: Any = None) -> Any:
+            return [None] * 3
+
+        def set_attr(self, *args: Any) -> None: ...
+        def env_method(self, *args: Any, **options: Any) -> Any: ...
+        def env_is_wrapped(self, *args: Any) -> Any: ...
+
+    theirs = vec_env.VecNormalize(Played(), norm_obs=False, clip_reward=2.0, gamma=0.9)
+    theirs.reset()
+    expected = np.stack([theirs.step(np.zeros(3, int))[1] for _ in range(60)])
+    assert (np.abs(expected) == 2.0).any()
+    assert (np.abs(expected) < 2.0).mean() > 0.5
+    np.testing.assert_allclose(scaled_in_parts(reward, ended, 0.9, 2.0), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_rewards_are_scaled_by_the_plain_loop(episodes: Any) -> None:
+    """One step of all environments at a time, in float64."""
+    reward, ended = episodes
+    total, stats, expected = np.zeros(3), StableBaselinesMoments(), []
+    for r, over in zip(reward, ended, strict=True):
+        total = 0.9 * total + r
+        stats.update(total)
+        expected.append(np.clip(r / np.sqrt(stats.var + 1e-8), -10, 10))
+        total = np.where(over, 0.0, total)
+    np.testing.assert_allclose(scaled_in_parts(reward, ended, 0.9, 10.0), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_steps_that_do_not_count_are_not_in_the_scale(episodes: Any) -> None:
+    """Left out here, not there in a rollout without them."""
+    reward, ended = (jnp.asarray(x[:, :1]) for x in episodes)
+    reward, counts = reward.astype(jnp.float32), jnp.ones((60, 1), bool).at[jnp.asarray([7, 20, 21])].set(False)
+    options: dict[str, Any] = {"discount": 0.9, "clip": 10.0}
+    start = ReturnScale.start(1)
+    # An end at a step that does not count would still be one.
+    ended &= counts
+    odd, paid = start.scale_steps(jnp.where(counts, reward, 1e6), ended, where=counts, **options)
+    kept = np.flatnonzero(counts[:, 0])
+    plain, expected = start.scale_steps(reward[kept], ended[kept], **options)
+    np.testing.assert_allclose(paid[kept], expected, rtol=1e-5)
+    for one, other in zip(jax.tree.leaves(odd), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)

@@ -1,8 +1,8 @@
-"""Running statistics: of observations, and of the discounted bonus that scales the reward."""
+"""Running statistics: of observations, and of the discounted sums by which rewards and bonuses are scaled."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ class Moments(eqx.Module):
     @staticmethod
     def start(shape: tuple[int, ...] = ()) -> Moments:
         """Moments that have seen nothing."""
-        return Moments(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4))
+        return Moments(jnp.zeros(shape), jnp.ones(shape), jnp.asarray(1e-4, jnp.float32))
 
     def merge(self, batch: Float[Array, "B *shape"], where: Bool[Array, " B"] | None = None) -> Moments:
         """Moments of the union with a batch, or with those of its entries that `where` names."""
@@ -47,9 +47,11 @@ class Moments(eqx.Module):
 
 
 class ReturnScale(eqx.Module):
-    """Divides the bonus by the running deviation of its discounted sum.
+    """Divides rewards by the running deviation of their discounted sum.
 
-    The sum `R_t = discount R_{t-1} + r_t` runs on per environment across rollouts and episode ends.
+    The sum `R_t = discount R_{t-1} + r_t` runs on per environment across rollouts. That of a bonus runs through
+    episode ends as well, and a whole rollout is divided by one deviation (`scale`); that of a task's reward starts
+    anew with each episode, and each step is divided by the deviation as it is then (`scale_steps`).
     """
 
     total: Float[Array, " N"]
@@ -94,6 +96,30 @@ class ReturnScale(eqx.Module):
         if order == "after":
             scaled = jnp.clip(scaled, -clip, clip)
         return ReturnScale(total, moments), scaled
+
+    def scale_steps(
+        self,
+        reward: Float[Array, "T N"],
+        ended: Bool[Array, "T N"],
+        *,
+        discount: float,
+        clip: float,
+        where: Bool[Array, "T N"] | None = None,
+    ) -> tuple[ReturnScale, Float[Array, "T N"]]:
+        """Update the statistics and divide, step by step, then clip: the reward of Stable-Baselines' `VecNormalize`.
+
+        The sum is 0 again after a step with which an episode `ended`; `where` names the steps that count, None for all.
+        """
+
+        def add(carry: tuple[Array, Moments], now: tuple[Array, Array, Array | None]) -> tuple[Any, Array]:
+            (total, moments), (r, ended, counts) = carry, now
+            after = discount * total + r
+            total = after if counts is None else jnp.where(counts, after, total)
+            moments = moments.merge(total, counts)
+            return (jnp.where(ended, 0.0, total), moments), r / jnp.sqrt(moments.var + 1e-8)
+
+        (total, moments), scaled = jax.lax.scan(add, (self.total, self.moments), (reward, ended, where), unroll=8)
+        return ReturnScale(total, moments), jnp.clip(scaled, -clip, clip)
 
 
 def valid_mean(values: Float[Array, "*lead"], valid: Bool[Array, "*lead"]) -> Scalar:

@@ -24,6 +24,7 @@ __all__ = [
     "Grid",
     "PRNGKey",
     "Pixels",
+    "Rewards",
     "Rollout",
     "Scalar",
     "Spec",
@@ -319,3 +320,17 @@ class Rollout(eqx.Module):
     def shared(self, batches: Any) -> Any:
         """Minibatches of its steps `[number, B, ...]`, dealt out over the devices that share its film."""
         return batches if self.film is None else self.film.shared(batches)
+
+
+class Rewards(eqx.Module):
+    """What the steps of a rollout earned: the task's reward and the bonus, as they are paid, and the weight of each."""
+
+    task: Float[Array, "T N"]
+    bonus: Float[Array, "T N"]
+    task_weight: float = eqx.field(static=True, default=1.0)
+    bonus_weight: float = eqx.field(static=True, default=1.0)
+
+    @property
+    def total(self) -> Float[Array, "T N"]:
+        """The weighted sum."""
+        return self.task_weight * self.task + self.bonus_weight * self.bonus

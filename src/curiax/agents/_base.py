@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from .._types import PRNGKey, Rollout, Spec
+from .._types import PRNGKey, Rewards, Rollout, Spec
 
 AgentState = Any
 #: Writes the actions of step `t` for the observations `[S, N, ...]` into its last argument.
@@ -63,12 +63,12 @@ class AbstractAgent(eqx.Module):
         spec: Spec,
         state: AgentState,
         rollout: Rollout,
-        reward: Float[Array, "T N"],
+        rewards: Rewards,
         *,
         key: PRNGKey,
         mask: bool = False,
     ) -> tuple[AgentState, dict[str, Array]]:
-        """The state after learning from a rollout and the reward of each step, and diagnostics.
+        """The state after learning from a rollout and what its steps earned, and diagnostics.
 
         With `mask` an unsound gradient step is left out. Where there are gradient steps the diagnostics hold what
         `descend` says of them.

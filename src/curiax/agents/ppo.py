@@ -3,13 +3,19 @@
 Schulman et al. 2017, in Kostrikov's form: separate tanh networks for policy and value, a state-independent
 log-deviation, clipped value loss, advantages standardised over the whole rollout. Of large images, as in arcade games,
 policy and value are two linear layers on one network of convolutions.
+
+The value may have two heads, as in random network distillation (Burda et al. 2019): one of the task's reward and one of
+the bonus, each with a discount and with episode ends of its own; their advantages are added up with the weights of the
+two.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,10 +29,12 @@ from .._film import at_every_time
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
-from .._types import Discrete, PRNGKey, Rollout, Scalar, Spec, Transition
+from .._types import Discrete, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
 from ..curiosity.encoders import CNN, large_image
 from ..nn import MLP, Linear, generator, orthogonal
 from ._base import AbstractAgent, HostActor
+
+EpisodeEnds = Literal["ignore", "terminate", "bootstrap"]
 
 
 @dataclass(frozen=True)
@@ -41,14 +49,21 @@ class PPOSettings:
         minibatch_size: samples in one gradient step.
         discount: γ.
         trace: λ of generalised advantage estimation.
-        clip: bound of the probability ratio and of the value's change.
+        clip: bound of the probability ratio and, with `clip_value`, of the value's change.
+        clip_value: whether the value's change is bounded, too (released code); by default not where the task's reward
+            weighs in.
         value_weight: weight of the value loss.
         entropy_weight: weight of the entropy bonus (README of the released code 0.01, paper 0.001).
         entropy_reduction: entropy of a Gaussian policy as the `mean` over action dimensions (released code)
             or their `sum`, the joint entropy.
         episode_ends: `ignore`: values and traces run through resets (released code); `terminate`: every end
             is worth 0 (its `--use-dones`); `bootstrap`: a time limit is worth the value of the true
-            successor, a termination 0.
+            successor, a termination 0, which is the default wherever the task's reward weighs in.
+        value_heads: `one` value of the weighted sum of the task's reward and the bonus; or `two`, one of each, which
+            share their hidden layers.
+        bonus_discount: γ of the bonus where it has a value head of its own.
+        bonus_ends: what `episode_ends` says, of the bonus where it has a value head of its own; with `ignore` its
+            return runs through episode ends, as in random network distillation.
         width: hidden units in each of the two layers; of large images also the number of features.
     """
 
@@ -60,10 +75,14 @@ class PPOSettings:
     discount: Discount = 0.99
     trace: Fraction = 0.95
     clip: Positive = 0.2
+    clip_value: bool = True
     value_weight: NonNegative = 0.5
     entropy_weight: NonNegative = 0.01
     entropy_reduction: Literal["mean", "sum"] = "mean"
-    episode_ends: Literal["ignore", "terminate", "bootstrap"] = "ignore"
+    episode_ends: EpisodeEnds = "ignore"
+    value_heads: Literal["one", "two"] = "one"
+    bonus_discount: Discount = 0.99
+    bonus_ends: EpisodeEnds = "ignore"
     width: Count = 64
 
 
@@ -91,6 +110,20 @@ def gae(
     return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, cut), reverse=True, unroll=8)[1]
 
 
+def at_ends(
+    step: Transition, following: Float[Array, "T N"], true: Float[Array, "T N"] | None, ends: EpisodeEnds
+) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
+    """The value each step bootstraps from, and where the trace is cut.
+
+    `following` is the value of what is acted on next, `true` that of the true successor, which `bootstrap` needs.
+    """
+    if ends == "ignore":
+        return following, jnp.zeros_like(step.terminated)
+    if ends == "terminate":
+        return jnp.where(step.ended, 0.0, following), step.ended
+    return jnp.where(step.terminated, 0.0, jnp.where(step.truncated, true, following)), step.ended
+
+
 class Policy(eqx.Module):
     """Actor and critic."""
 
@@ -99,7 +132,7 @@ class Policy(eqx.Module):
     log_std: Float[Array, " size"] | None
     critic: MLP
 
-    def __init__(self, spec: Spec, width: int, *, key: PRNGKey) -> None:
+    def __init__(self, spec: Spec, width: int, heads: int = 1, *, key: PRNGKey) -> None:
         rng = generator(key)
         hidden = [spec.obs_size, width, width]
         root2 = orthogonal(2.0**0.5)
@@ -107,20 +140,20 @@ class Policy(eqx.Module):
         self.actor = MLP(hidden, key=rng, activation=jnp.tanh, activate_last=True, init=root2)
         self.head = Linear(width, spec.action.size, key=rng, init=orthogonal(0.01 if discrete else 1.0))
         self.log_std = None if discrete else jnp.zeros(spec.action.size)
-        self.critic = MLP([*hidden, 1], key=rng, activation=jnp.tanh, init=root2)
+        self.critic = MLP([*hidden, heads], key=rng, activation=jnp.tanh, init=root2)
 
     def distribution(self, obs: Float[Array, "..."]) -> DiagGaussian | Categorical:
         """The distribution of actions."""
         out = self.head(self.actor(jnp.ravel(obs)))
         return Categorical(out) if self.log_std is None else DiagGaussian(out, jnp.exp(self.log_std))
 
-    def value(self, obs: Float[Array, "..."]) -> Scalar:
-        """V(s)."""
-        return self.critic(jnp.ravel(obs))[0]
+    def values(self, obs: Float[Array, "..."]) -> Float[Array, " heads"]:
+        """V(s), of each head."""
+        return self.critic(jnp.ravel(obs))
 
-    def both(self, obs: Float[Array, "..."]) -> tuple[DiagGaussian | Categorical, Scalar]:
-        """The distribution of actions, and V(s)."""
-        return self.distribution(obs), self.value(obs)
+    def both(self, obs: Float[Array, "..."]) -> tuple[DiagGaussian | Categorical, Float[Array, " heads"]]:
+        """The distribution of actions, and V(s) of each head."""
+        return self.distribution(obs), self.values(obs)
 
 
 class VisionPolicy(eqx.Module):
@@ -132,27 +165,27 @@ class VisionPolicy(eqx.Module):
     log_std: Float[Array, " size"] | None
     critic: Linear
 
-    def __init__(self, spec: Spec, width: int, *, key: PRNGKey) -> None:
+    def __init__(self, spec: Spec, width: int, heads: int = 1, *, key: PRNGKey) -> None:
         rng, discrete = generator(key), isinstance(spec.action, Discrete)
         self.eye = CNN(spec, [width], key=rng)
         self.trunk = MLP([width, width, width], key=rng, activate_last=True)
         self.head = Linear(width, spec.action.size, key=rng, init=orthogonal(0.01 if discrete else 1.0))
         self.log_std = None if discrete else jnp.zeros(spec.action.size)
-        self.critic = Linear(width, 1, key=rng)
+        self.critic = Linear(width, heads, key=rng)
 
-    def both(self, obs: Float[Array, "..."]) -> tuple[DiagGaussian | Categorical, Scalar]:
-        """The distribution of actions, and V(s)."""
+    def both(self, obs: Float[Array, "..."]) -> tuple[DiagGaussian | Categorical, Float[Array, " heads"]]:
+        """The distribution of actions, and V(s) of each head."""
         hidden = self.trunk(self.eye(jnp.ravel(obs)))
         out = self.head(hidden)
         family = Categorical(out) if self.log_std is None else DiagGaussian(out, jnp.exp(self.log_std))
-        return family, self.critic(hidden)[0]
+        return family, self.critic(hidden)
 
     def distribution(self, obs: Float[Array, "..."]) -> DiagGaussian | Categorical:
         """The distribution of actions."""
         return self.both(obs)[0]
 
-    def value(self, obs: Float[Array, "..."]) -> Scalar:
-        """V(s)."""
+    def values(self, obs: Float[Array, "..."]) -> Float[Array, " heads"]:
+        """V(s), of each head."""
         return self.both(obs)[1]
 
 
@@ -218,16 +251,27 @@ class Batch(eqx.Module):
     obs: Shaped[Array, "B ..."]
     action: Shaped[Array, "B ..."]
     log_prob: Float[Array, " B"]
-    value: Float[Array, " B"]
+    value: Float[Array, "B heads"]
     advantage: Float[Array, " B"]
-    target: Float[Array, " B"]
+    target: Float[Array, "B heads"]
     #: None where every step is one.
     valid: Bool[Array, " B"] | None = None
 
 
-def mean_over(each: Float[Array, " B"], valid: Bool[Array, " B"] | None) -> Scalar:
+class Stream(NamedTuple):
+    """A reward that a value head predicts: its weight in the advantage, γ, and what episode ends are to it."""
+
+    reward: Float[Array, "T N"]
+    weight: float
+    discount: float
+    ends: EpisodeEnds
+
+
+def mean_over(each: Float[Array, "B ..."], valid: Bool[Array, " B"] | None) -> Scalar:
     """The mean, of the valid samples only where some are not."""
-    return jnp.mean(each) if valid is None else valid_mean(each, valid)
+    if valid is None:
+        return jnp.mean(each)
+    return valid_mean(each, jnp.broadcast_to(valid.reshape(-1, *(1,) * (each.ndim - 1)), each.shape))
 
 
 class PPO(AbstractAgent):
@@ -243,10 +287,12 @@ class PPO(AbstractAgent):
 
     @property
     def sees_successors(self) -> bool:
-        return self.settings.episode_ends == "bootstrap"
+        s = self.settings
+        return s.episode_ends == "bootstrap" or (s.value_heads == "two" and s.bonus_ends == "bootstrap")
 
     def build(self, spec: Spec, *, key: PRNGKey) -> AnyPolicy:
-        return (VisionPolicy if large_image(spec) else Policy)(spec, self.settings.width, key=key)
+        s = self.settings
+        return (VisionPolicy if large_image(spec) else Policy)(spec, s.width, 1 + (s.value_heads == "two"), key=key)
 
     def start(self, networks: AnyPolicy) -> PPOState:
         return PPOState(networks, self.optimiser.init(flatten(networks)[0]))
@@ -270,7 +316,7 @@ class PPO(AbstractAgent):
         spec: Spec,
         state: PPOState,
         rollout: Rollout,
-        reward: Float[Array, "T N"],
+        rewards: Rewards,
         *,
         key: PRNGKey,
         mask: bool = False,
@@ -278,15 +324,13 @@ class PPO(AbstractAgent):
         s = self.settings
         step = rollout.step
         value, log_prob = self._before(state.policy, rollout)
-        next_value, cut = self._bootstrap(state.policy, rollout, value)
-        advantage = gae(reward, value, next_value, cut, discount=s.discount, trace=s.trace)
-        target = advantage + value
+        advantage, target = self._estimate(state.policy, rollout, rewards, value)
         valid = step.valid if spec.fillers else None
         standardised = (advantage - jnp.mean(advantage, where=valid)) / (jnp.std(advantage, ddof=1, where=valid) + 1e-5)
         columns: tuple[Any, ...] = (step.obs, step.action, log_prob, value, standardised, target)
         samples = Batch(*jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (*columns, valid)))
 
-        count = reward.size
+        count = log_prob.size
         size = min(s.minibatch_size, count)
         orders = jax.vmap(lambda k: shuffle(k, count))(jax.random.split(key, s.epochs))
         index = orders[:, : count // size * size].reshape(-1, size)
@@ -305,45 +349,60 @@ class PPO(AbstractAgent):
         log_ratio = (log_probs(policy, rollout, some) - log_prob[some]).reshape(-1)
         report["approx_kl"] = jnp.mean(jnp.exp(log_ratio) - 1.0 - log_ratio)
         report["clip_fraction"] = jnp.mean(jnp.abs(jnp.exp(log_ratio) - 1.0) > s.clip)
-        report["explained_variance"] = 1.0 - jnp.var(target - value) / (jnp.var(target) + 1e-8)
-        report["value_mean"] = jnp.mean(value)
+        for head, name in enumerate(("", "bonus_")[: value.shape[-1]]):
+            v, wanted = value[..., head], target[..., head]
+            report[f"{name}explained_variance"] = 1.0 - jnp.var(wanted - v) / (jnp.var(wanted) + 1e-8)
+            report[f"{name}value_mean"] = jnp.mean(v)
         report["advantage_std"] = jnp.std(advantage)
         if policy.log_std is not None:
             report["action_std"] = jnp.mean(jnp.exp(policy.log_std))
         return PPOState(policy, opt_state), report
 
-    def _before(self, policy: AnyPolicy, rollout: Rollout) -> tuple[Float[Array, "T N"], Float[Array, "T N"]]:
-        """V(s_t) and the log-probability of each action, by the policy that acted."""
+    def _streams(self, rewards: Rewards) -> tuple[Stream, ...]:
+        """What each value head predicts."""
+        s = self.settings
+        if s.value_heads == "one":
+            return (Stream(rewards.total, 1.0, s.discount, s.episode_ends),)
+        return (
+            Stream(rewards.task, rewards.task_weight, s.discount, s.episode_ends),
+            Stream(rewards.bonus, rewards.bonus_weight, s.bonus_discount, s.bonus_ends),
+        )
 
-        def each(obs: Array, action: Array) -> tuple[Scalar, Scalar]:
+    def _estimate(
+        self, policy: AnyPolicy, rollout: Rollout, rewards: Rewards, value: Float[Array, "T N heads"]
+    ) -> tuple[Float[Array, "T N"], Float[Array, "T N heads"]]:
+        """The advantage of each action, all rewards weighed, and what each value head should have said."""
+        streams, advantages = self._streams(rewards), []
+        true = self._true_successors(policy, rollout) if self.sees_successors else None
+        last = jax.vmap(lambda obs: policy.values(rollout.see(obs)))(rollout.acted_next[-1])
+        following = jnp.concatenate([value[1:], last[None]])
+        for head, stream in enumerate(streams):
+            truth = None if true is None else true[..., head]
+            next_value, cut = at_ends(rollout.step, following[..., head], truth, stream.ends)
+            now, constants = value[..., head], {"discount": stream.discount, "trace": self.settings.trace}
+            advantages.append(gae(stream.reward, now, next_value, cut, **constants))
+        weighed = [stream.weight * a for stream, a in zip(streams, advantages, strict=True)]
+        return functools.reduce(operator.add, weighed), jnp.stack(advantages, axis=-1) + value
+
+    def _before(self, policy: AnyPolicy, rollout: Rollout) -> tuple[Float[Array, "T N heads"], Float[Array, "T N"]]:
+        """V(s_t) of each head and the log-probability of each action, by the policy that acted."""
+
+        def each(obs: Array, action: Array) -> tuple[Float[Array, " heads"], Scalar]:
             distribution, value = policy.both(rollout.see(obs))
             return value, distribution.log_prob(action)
 
         return at_every_time(rollout.film, each, rollout.step.obs, rollout.step.action)
 
-    def _bootstrap(
-        self, policy: AnyPolicy, rollout: Rollout, value: Float[Array, "T N"]
-    ) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
-        """The value each step bootstraps from, and where the trace is cut."""
-        step: Transition = rollout.step
-
-        def evaluate(obs: Array) -> Scalar:
-            return policy.value(rollout.see(obs))
-
-        following = jnp.concatenate([value[1:], jax.vmap(evaluate)(rollout.acted_next[-1])[None]])
-        if self.settings.episode_ends == "ignore":
-            return following, jnp.zeros_like(step.terminated)
-        if self.settings.episode_ends == "terminate":
-            return jnp.where(step.ended, 0.0, following), step.ended
-        true = at_every_time(rollout.film, evaluate, step.next_obs)
-        return jnp.where(step.terminated, 0.0, jnp.where(step.truncated, true, following)), step.ended
+    def _true_successors(self, policy: AnyPolicy, rollout: Rollout) -> Float[Array, "T N heads"]:
+        """V of what each step led to, at an episode's end, too."""
+        return at_every_time(rollout.film, lambda obs: policy.values(rollout.see(obs)), rollout.step.next_obs)
 
     def _loss(
         self, policy: AnyPolicy, batch: Batch, see: Callable[[Array], Array] = lambda obs: obs
     ) -> tuple[Scalar, dict[str, Scalar]]:
         s = self.settings
 
-        def evaluate(obs: Array, action: Array) -> tuple[Scalar, Scalar, Array]:
+        def evaluate(obs: Array, action: Array) -> tuple[Scalar, Float[Array, " heads"], Array]:
             distribution, value = policy.both(see(obs))
             return distribution.log_prob(action), value, distribution.entropy()
 
@@ -353,12 +412,16 @@ class PPO(AbstractAgent):
         gain = jnp.minimum(ratio * batch.advantage, clipped_ratio * batch.advantage)
         policy_loss = -mean_over(gain, batch.valid)
 
-        clipped_value = batch.value + jnp.clip(value - batch.value, -s.clip, s.clip)
-        errors = jnp.maximum((value - batch.target) ** 2, (clipped_value - batch.target) ** 2)
-        value_loss = 0.5 * mean_over(errors, batch.valid)
+        errors = (value - batch.target) ** 2
+        if s.clip_value:
+            clipped_value = batch.value + jnp.clip(value - batch.value, -s.clip, s.clip)
+            errors = jnp.maximum(errors, (clipped_value - batch.target) ** 2)
+        # Each head has a loss, and they are added up.
+        value_loss = 0.5 * mean_over(errors.sum(-1), batch.valid)
 
         # A categorical's entropy is one number; a Gaussian's has one per action dimension.
-        entropy_mean = jnp.mean(entropy if s.entropy_reduction == "mean" or entropy.ndim == 1 else entropy.sum(-1))
+        by_action = s.entropy_reduction == "mean" or entropy.ndim == 1
+        entropy_mean = mean_over(entropy if by_action else entropy.sum(-1), batch.valid)
         loss = policy_loss + s.value_weight * value_loss - s.entropy_weight * entropy_mean
         return loss, {
             "policy_loss": policy_loss,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from .._types import Discrete, PRNGKey, Rollout, Spec
+from .._types import Discrete, PRNGKey, Rewards, Rollout, Spec
 from ._base import AbstractAgent, HostActor
 
 
@@ -51,7 +51,7 @@ class Uniform(AbstractAgent):
         spec: Spec,
         state: None,
         rollout: Rollout,
-        reward: Float[Array, "T N"],
+        rewards: Rewards,
         *,
         key: PRNGKey,
         mask: bool = False,

@@ -40,7 +40,7 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "path": str(result.path),
         "reused": result.reused,
         "seconds": result.manifest["seconds"],
-        "final": {**ended, **ratios(result), **games(result)},
+        "final": {**ended, **ratios(result), **games(result), **returns(result)},
     }
 
 
@@ -62,6 +62,25 @@ def games(result: RunResult) -> dict[str, Any]:
     return by_metric(game_rows(record, "")) if record.plays else {}
 
 
+def returns(result: RunResult) -> dict[str, Any]:
+    """Where the task's reward weighs in, mean return and length of the last tenth's episodes of each seed."""
+    import polars as pl
+
+    from ..report.statistics import interval
+    from ..train.task_reward import LENGTH, RETURN
+
+    if RETURN not in result.metrics.columns:
+        return {}
+    late = result.metrics.filter(pl.col("iteration") >= 0.9 * pl.col("iteration").max())
+    means = late.group_by("seed").agg(pl.col(name).fill_nan(None).mean() for name in (RETURN, LENGTH)).sort("seed")
+    found = {name: means[name].to_list() for name in (RETURN, LENGTH)}
+    return {
+        name: {"mean": sum(values) / len(values), "interval": interval(values), "values": values}
+        for name, values in found.items()
+        if None not in values
+    }
+
+
 def by_metric(rows: Sequence[Row]) -> dict[str, Any]:
     """Rows of a table for machines."""
     return {
@@ -77,6 +96,7 @@ def by_metric(rows: Sequence[Row]) -> dict[str, Any]:
 def run_text(result: RunResult, asked: int | None) -> str:
     """A finished run for people."""
     from ..experiments.published import SCORE
+    from ..train.task_reward import RETURN
 
     data = run_summary(result)
     seeds = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
@@ -96,6 +116,8 @@ def run_text(result: RunResult, asked: int | None) -> str:
         lines += ratio_lines(data["final"], kinds, seeds)
     elif SCORE in result.metrics.columns:
         lines += game_lines(data["final"], data["task"], seeds)
+    elif RETURN in result.metrics.columns:
+        lines += return_lines(data["final"], seeds)
     elif not result.plan.setup.task.grids:
         lines.append("  this task counts no cells; see the metrics table")
     seconds = data["seconds"]
@@ -130,6 +152,20 @@ def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: str) -> li
         share = f", {left['mean']:.3g} % left" if left else ""
         lines.append(f"  {kind}: bonus {start:.3g} at the start, {end:.3g} in the end{share}")
     return lines
+
+
+def return_lines(final: dict[str, Any], seeds: str) -> list[str]:
+    """The undiscounted return of episodes in the end, and their length."""
+    from ..train.task_reward import LENGTH, RETURN
+
+    if RETURN not in final:
+        return ["  no return yet: a seed has not finished an episode"]
+    found, band = final[RETURN], final[RETURN]["interval"]
+    told = f"95 % interval [{band[0]:,.1f}, {band[1]:,.1f}]" if band else f"({seeds}: no interval)"
+    length = final[LENGTH]["mean"]
+    return [
+        f"  return of episodes in the last tenth of training: {found['mean']:,.1f}  {told}; {length:,.0f} steps long"
+    ]
 
 
 def game_lines(final: dict[str, Any], task: str, seeds: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ..train.task_reward import RETURN
 from .published import RATIO, SCORE
 
 
@@ -74,13 +75,14 @@ class Counted(AbstractProgress):
 
 def headline_metric(names: Iterable[str], grid: str) -> str:
     """The one metric to show: a game's score, else coverage of that grid, else of another that the task has, else the
-    ratio of the bonuses that it compares, else the mean bonus."""
+    ratio of the bonuses that it compares, else the return of episodes where the task's reward weighs in, else the mean
+    bonus."""
     names = list(names)
     if SCORE in names:
         return SCORE
     counted = [name for name in names if name.startswith("coverage/")]
     wanted = f"coverage/{grid}"
-    other = RATIO if RATIO in names else "bonus/mean"
+    other = next((name for name in (RATIO, RETURN) if name in names), "bonus/mean")
     return wanted if wanted in counted else next(iter(counted), other)
 
 
@@ -90,8 +92,9 @@ def headline(latest: Mapping[str, np.ndarray], grid: str) -> str:
     value = float(np.mean(latest[name]))
     if name.startswith("coverage/"):
         return f"coverage {value:5.1f} % ({name.removeprefix('coverage/')})"
-    if name == SCORE:
-        return f"score {value:,.1f}" if np.isfinite(value) else "no episode has ended yet"
+    if name in (SCORE, RETURN):
+        word = "score" if name == SCORE else "return"
+        return f"{word} {value:,.1f}" if np.isfinite(value) else "no episode has ended yet"
     if name == RATIO:
         return f"ratio {value:.2f}"
     return f"bonus {value:.4g}"

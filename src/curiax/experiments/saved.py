@@ -22,7 +22,7 @@ from pydantic import Field
 
 from .._errors import OutputError, UsageError
 from .._files import damaged
-from .._settings import signature
+from .._settings import defaults, signature
 from .._stats import Moments
 from .._types import Box, Spec
 from ..agents import PPO
@@ -35,8 +35,9 @@ from ..train.loop import Stream
 from . import exports, folder
 from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
 from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
+from .presets import FOR_TASK_REWARD
 from .registry import ATARI, GYMNASIUM, METHODS, TASKS
-from .spec import Experiment, Plan, resolve
+from .spec import GROUPS, Experiment, Plan, resolve
 from .tensors import filled, tensors
 
 __all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "foreign", "fresh", "networks", "read", "seen", "tensors", "write"]
@@ -246,12 +247,13 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
 def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Plan:
     """The plan of an experiment with the defaults that were in force when these settings were written down.
 
-    A setting that has come since then takes its present default, which stands for what was done before it was there.
+    A setting that has come since then takes its class's default, which stands for what was done before it was there.
     """
     plan = resolve(experiment)
+    before = {name: defaults(GROUPS[name.partition(".")[0]])[name.partition(".")[2]] for name in FOR_TASK_REWARD}
     others = {
         name: value
-        for name, value in settings.items()
+        for name, value in {**before, **settings}.items()
         if name not in experiment.settings and plan.settings.get(name, value) != value
     }
     if not others:

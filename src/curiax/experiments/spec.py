@@ -29,7 +29,7 @@ from ..envs import (
 )
 from ..train.loop import LoopSettings, Setup
 from .options import OnNonfinite
-from .presets import PRESETS
+from .presets import FOR_TASK_REWARD, PRESETS
 from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
 
 #: A bound against slips of the finger; memory ends long before.
@@ -201,10 +201,14 @@ def resolve(experiment: Experiment) -> Plan:
         "intrinsic_weight": intrinsic,
         "normalise_obs": not scaled_image(task.spec),
     }
-    ppo, learner, loop = (
-        group(name, first if name == "loop" else {}, *(by.get(name, {}) for by in (of_preset, named, above, said)))
-        for name in ("ppo", "learner", "loop")
-    )
+
+    def groups(*layers: Mapping[str, Mapping[str, Any]]) -> tuple[PPOSettings, LearnerSettings, LoopSettings]:
+        ppo, learner, loop = (group(name, *(by.get(name, {}) for by in layers)) for name in ("ppo", "learner", "loop"))
+        return ppo, learner, loop
+
+    ppo, learner, loop = groups({"loop": first}, of_preset, named, above, said)
+    if loop.extrinsic_weight != 0:
+        ppo, learner, loop = groups({"loop": first}, of_preset, by_group(FOR_TASK_REWARD), named, above, said)
     method_settings = {
         **defaults(method_entry.cls),
         **checked(

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, UInt32
 
 from .._tree import flatten, shuffle
-from .._types import Grid, PRNGKey, Rollout, Scalar, Spec, Transition
+from .._types import Grid, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
 from ..agents import PPO, AbstractAgent
 from ..agents._base import AgentState, HostActor
 from ..agents.ppo import AnyPolicy, Batch, PPOState
@@ -397,18 +397,18 @@ class PoisonedPPO(PPO):
         spec: Spec,
         state: PPOState,
         rollout: Rollout,
-        reward: Float[Array, "T N"],
+        rewards: Rewards,
         *,
         key: PRNGKey,
         mask: bool = False,
     ) -> tuple[PPOState, dict[str, Array]]:
         """Mark the first sample of the step that is meant, and learn as ever."""
         s, obs = self.settings, rollout.step.obs
-        order = shuffle(jax.random.split(key, s.epochs)[0], reward.size)
-        sample = order[self.target.step * min(s.minibatch_size, reward.size)]
-        marked = obs.reshape(reward.size, -1).at[sample, 0].set(MARK).reshape(obs.shape)
+        order = shuffle(jax.random.split(key, s.epochs)[0], rewards.bonus.size)
+        sample = order[self.target.step * min(s.minibatch_size, rewards.bonus.size)]
+        marked = obs.reshape(rewards.bonus.size, -1).at[sample, 0].set(MARK).reshape(obs.shape)
         rollout = eqx.tree_at(lambda r: r.step.obs, rollout, jnp.where(self.hit, marked, obs))
-        return super().learn(spec, state, rollout, reward, key=key, mask=mask)
+        return super().learn(spec, state, rollout, rewards, key=key, mask=mask)
 
     def _loss(
         self, policy: AnyPolicy, batch: Batch, see: Callable[[Array], Array] = lambda obs: obs
@@ -474,7 +474,7 @@ class PoisonedAgent(AbstractAgent):
         spec: Spec,
         state: PoisonedAgentState,
         rollout: Rollout,
-        reward: Float[Array, "T N"],
+        rewards: Rewards,
         *,
         key: PRNGKey,
         mask: bool = False,
@@ -483,7 +483,7 @@ class PoisonedAgent(AbstractAgent):
         if isinstance(agent, PPO):
             hit = state.target.hit(key, "policy_loss", "policy_gradient")
             agent = PoisonedPPO(agent.settings, state.target, hit)
-        inner, report = agent.learn(spec, state.inner, rollout, reward, key=key, mask=mask)
+        inner, report = agent.learn(spec, state.inner, rollout, rewards, key=key, mask=mask)
         return PoisonedAgentState(inner, state.target), report
 
 

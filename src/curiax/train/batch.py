@@ -19,6 +19,7 @@ from ..curiosity import AbstractCuriosity
 from ..envs import AbstractHostTask
 from . import devices
 from .loop import Metrics, Setup, Stream, TrainState, calibrated, collect, example_steps, first_worlds, iterate
+from .task_reward import TaskReward
 
 Arrays = Any
 
@@ -31,7 +32,7 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
     once, before training, does so here; on the host it waits for the first rollout.
     """
     hosted = isinstance(setup.task, AbstractHostTask)
-    spec, numbers = setup.task.spec, jnp.asarray(np.asarray(seeds, np.uint32))
+    spec, loop, numbers = setup.task.spec, setup.loop, jnp.asarray(np.asarray(seeds, np.uint32))
 
     @jax.jit
     @jax.vmap
@@ -52,6 +53,7 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
             {grid.name: jnp.zeros(grid.size, bool) for grid in setup.task.grids},
             root,
             jnp.zeros((), jnp.int32),
+            TaskReward.start(loop.envs, loop.normalise_reward) if loop.extrinsic_weight else None,
         )
 
     agent_keys, model_keys = initial_keys(numbers)

@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
-from .._settings import Count, Positive
+from .._settings import Count, Discount, Positive
 from .._sound import LIMIT, all_within, first, unsound
 from .._stats import Moments, valid_mean
 from .._tree import flatten
-from .._types import Film, PRNGKey, Rollout, Transition
+from .._types import Film, PRNGKey, Rewards, Rollout, Transition
 from ..agents import AbstractAgent
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, score, start_memory
 from ..envs import AbstractAnyTask, AbstractTask
+from .task_reward import TaskReward
 
 Metrics = dict[str, Array]
 
@@ -40,6 +41,10 @@ class LoopSettings:
             clipped to the action space.
         extrinsic_weight: η_e, weight of the task's reward.
         intrinsic_weight: η_i, weight of the scaled bonus.
+        normalise_reward: divide the task's reward by the running deviation of its discounted sum, as the released
+            code's `VecNormalize` does; by default wherever the reward weighs in.
+        reward_discount: discount of that sum, which starts anew with each episode.
+        reward_clip: bound of the task's reward in deviations.
         normalise_obs: standardise observations by running statistics; by default all but images in 0..1.
         obs_clip: bound of standardised observations.
         obs_epsilon: added to the variance before the root.
@@ -54,6 +59,9 @@ class LoopSettings:
     model_action: Literal["sampled", "executed"] = "sampled"
     extrinsic_weight: float = 0.0
     intrinsic_weight: float = 1.0
+    normalise_reward: bool = False
+    reward_discount: Discount = 0.99
+    reward_clip: Positive = 10.0
     normalise_obs: bool = True
     obs_clip: Positive = 10.0
     obs_epsilon: Positive = 1e-8
@@ -98,6 +106,8 @@ class TrainState(eqx.Module):
     visited: dict[str, Bool[Array, " cells"]]
     root: PRNGKey
     iteration: Int[Array, ""]
+    #: None where the task's reward has no weight.
+    task_reward: TaskReward | None = None
 
     def keys(self) -> Key[Array, " streams"]:
         """The keys of this iteration, one for each `Stream`."""
@@ -286,8 +296,13 @@ def learn_policy(
     spec = replace(setup.task.spec, fillers=True) if mask else setup.task.spec
     if mask:
         raw = jnp.where(wrong_bonus, 0.0, raw)
-    reward = loop.extrinsic_weight * rollout.step.reward + loop.intrinsic_weight * bonus
-    agent, policy_report = setup.agent.learn(spec, state.agent, rollout, reward, key=keys[Stream.POLICY], mask=mask)
+    task_reward, earned, of_reward = state.task_reward, rollout.step.reward, {}
+    if task_reward is not None:
+        task_reward, earned, of_reward = task_reward.pay(
+            rollout.step, discount=loop.reward_discount, clip=loop.reward_clip, all_valid=not spec.fillers
+        )
+    rewards = Rewards(earned, bonus, loop.extrinsic_weight, loop.intrinsic_weight)
+    agent, policy_report = setup.agent.learn(spec, state.agent, rollout, rewards, key=keys[Stream.POLICY], mask=mask)
     visited, coverage = count_cells(setup, state.visited, rollout, raw, wrong)
     policy_report, policy_steps = told(policy_report)
     metrics = {
@@ -295,6 +310,7 @@ def learn_policy(
         **noise_shares(setup.task, rollout, raw),
         **kind_ratio(setup.task, rollout, raw, seen.valid),
         **bonus_metrics(rollout, raw, bonus, learner_state),
+        **of_reward,
         **{f"policy/{name}": value for name, value in policy_report.items()},
         **{f"model/{name}": value for name, value in terms.items()},
         **{f"unsound/{field.name}": first(getattr(wrong, field.name)) for field in fields(wrong)},
@@ -306,7 +322,8 @@ def learn_policy(
     if mask:
         metrics["masked/steps"] = jnp.sum(wrong.anywhere | wrong_bonus)
         metrics["masked/updates"] = policy_steps["masked/updates"]
-    return replace(state, agent=agent, learner=learner_state, visited=visited), seen, metrics
+    state = replace(state, agent=agent, learner=learner_state, visited=visited, task_reward=task_reward)
+    return state, seen, metrics
 
 
 def learn_model(
