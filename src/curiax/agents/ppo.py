@@ -121,6 +121,7 @@ def at_ends(
         return following, jnp.zeros_like(step.terminated)
     if ends == "terminate":
         return jnp.where(step.ended, 0.0, following), step.ended
+    assert true is not None
     return jnp.where(step.terminated, 0.0, jnp.where(step.truncated, true, following)), step.ended
 
 

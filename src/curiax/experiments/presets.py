@@ -34,8 +34,8 @@ class Preset:
 
 
 #: Defaults wherever the task's own reward weighs in (η_e ≠ 0): above the preset's, below those of a task and of a user.
-#: The paper's runs have η_e = 0 and leave out what such a reward needs: ends that are ends, one scale for all tasks, and
-#: a critic that may follow a return that grows with the policy.
+#: The paper's runs have η_e = 0 and leave out what such a reward needs: ends that are ends, one scale for all tasks,
+#: and a critic that may follow a return that grows with the policy.
 FOR_TASK_REWARD: Mapping[str, Any] = {
     "ppo.episode_ends": "bootstrap",
     "ppo.clip_value": False,
