@@ -1,6 +1,6 @@
 """Run every benchmark, one after the other, each in a process of its own, and show which targets are met.
 
-`against_sb3` and `against_rllte` are run where `--sb3-python` and `--rllte-python` name a Python that has
+`against_sb3`, `plain_ppo` and `against_rllte` are run where `--sb3-python` and `--rllte-python` name a Python that has
 Stable-Baselines3, and one that has rllte-core. Use a quiet machine. `--quick`
 is a rehearsal with few steps and repeats; its numbers mean nothing, so it wants a folder of its own.
 """
@@ -29,11 +29,12 @@ QUICK = {
     "bonus_latency": ("--repeats", "1", "--calls", "50"),
     "against_sb3": ("--repeats", "1", "--steps", "20480", "--rollouts", "1"),
     "against_rllte": ("--repeats", "1", "--rollouts", "2"),
+    "plain_ppo": ("--seeds", "2", "--steps", "4096", "--tasks", "CartPole-v1"),
 }
 #: A script with options of its own that count as another benchmark: on a CPU games are trained on with small networks.
 SCRIPTS = {"arcade_small": ("arcade", "--preset", "small")}
 #: Benchmarks that need another library, and the option that names a Python which has it.
-PEERS = {"against_sb3": "sb3_python", "against_rllte": "rllte_python"}
+PEERS = {"against_sb3": "sb3_python", "against_rllte": "rllte_python", "plain_ppo": "sb3_python"}
 
 
 def run_one(name: str, out: Path, extra: Sequence[str]) -> bool:
