@@ -2,8 +2,9 @@
 
 `curiax run gymnasium:TASK --method none` with the default preset and nothing else, against Stable-Baselines3's PPO with
 its own defaults, on Gymnasium's tasks. What is measured of both is the undiscounted return of the episodes of training,
-actions drawn from the policy: the mean over those that ended in each rollout of 2048 steps. `at 30k` is the last rollout that was over by 30,000 steps, `end` the mean of the rollouts of the last tenth.
-Reported are seeds 0 to 4; the defaults were chosen on seeds from 500 on.
+actions drawn from the policy: the mean over those that ended in each rollout of 2048 steps. `at 30k` is the last
+rollout that was over by 30,000 steps, `end` the mean of the rollouts of the last tenth. Reported are seeds 0 to 4; the
+defaults were chosen on seeds from 500 on.
 
 Stable-Baselines3 is not among Curiax's dependencies; `against_sb3.py --help` says how to install it in an environment
 of its own. Without `--sb3-python` Curiax is measured alone.
