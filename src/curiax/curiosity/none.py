@@ -4,7 +4,7 @@ Schulman, Wolski, Dhariwal, Radford, Klimov: Proximal Policy Optimization Algori
 
 Choices:
 
-* The default weights become η_e = 1, η_i = 0.
+* The default weights become η_e = 1, η_i = 0; with them come the defaults for a task's own reward.
 """
 
 from __future__ import annotations
