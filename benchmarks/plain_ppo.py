@@ -7,7 +7,7 @@ rollout that was over by 30,000 steps, `end` the mean of the rollouts of the las
 defaults were chosen on seeds from 500 on.
 
 Stable-Baselines3 is not among Curiax's dependencies; `against_sb3.py --help` says how to install it in an environment
-of its own. Without `--sb3-python` Curiax is measured alone.
+of its own. Without `--sb3-python` Curiax is measured alone. Nothing is timed here, so the machine need not be quiet.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,18 @@ def ours(task: str, steps: int, seeds: int) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - begun, "returns": returns, "settings": dict(result.plan.settings)}
 
 
-def theirs(task: str, steps: int, seeds: int, python: str) -> dict[str, Any]:
+def theirs(task: str, steps: int, seeds: int, python: str, jobs: int) -> dict[str, Any]:
     """Stable-Baselines3's returns `[seeds, rollouts]`, a fresh process for each seed."""
-    said = []
-    for seed in range(seeds):
+
+    def one(seed: int) -> dict[str, Any]:
         arguments = [str(WORKER), "--task", task, "--seed", str(seed), "--steps", str(steps)]
-        said.append(json.loads(fresh_python(arguments, python=python).splitlines()[-1]))
-        assert said[-1]["rollout"] == ROLLOUT
-        say(f"{task}: SB3 seed {seed}, {said[-1]['seconds']:.0f} s")
+        said = json.loads(fresh_python(arguments, python=python).splitlines()[-1])
+        assert said["rollout"] == ROLLOUT
+        say(f"{task}: SB3 seed {seed}, {said['seconds']:.0f} s")
+        return said
+
+    with ThreadPoolExecutor(jobs) as pool:
+        said = list(pool.map(one, range(seeds)))
     returns = np.stack([by_rollout(one["ended"], steps // ROLLOUT) for one in said])
     return {"seconds": sum(one["seconds"] for one in said), "returns": returns, "versions": said[0]["versions"]}
 
@@ -79,6 +84,7 @@ def main() -> None:
     options.add_argument("--sb3-python", help="a Python that has Stable-Baselines3")
     options.add_argument("--seeds", type=positive, default=5, help="seeds 0, 1, ... of each (default %(default)s)")
     options.add_argument("--steps", type=positive, help="steps of each task (default: its own)")
+    options.add_argument("--jobs", type=positive, default=2, help="seeds of SB3 side by side (default %(default)s)")
     options.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which of the tasks")
     args = options.parse_args()
 
@@ -91,7 +97,7 @@ def main() -> None:
         say(f"{task}: Curiax, {args.seeds} seeds, {cases['curiax']['seconds']:.0f} s")
         settings[task] = {"steps": steps, "curiax": cases["curiax"]["settings"]}
         if args.sb3_python:
-            cases["sb3"] = theirs(task, steps, args.seeds, args.sb3_python)
+            cases["sb3"] = theirs(task, steps, args.seeds, args.sb3_python, args.jobs)
             settings["sb3_versions"] = cases["sb3"]["versions"]
         repeats[task] = {
             name: {"seconds": round(case["seconds"], 1), "returns": np.round(case["returns"], 2).tolist()}

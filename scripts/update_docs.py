@@ -296,9 +296,10 @@ def plain_ppo(_: str, __: str) -> str:
     header = ["", "Curiax, 30,000 steps", "Stable-Baselines3", "Curiax, last tenth", "Stable-Baselines3"]
     versions = data["settings"].get("sb3_versions", {})
     note = (
-        f"Undiscounted return of the episodes of training, mean of seeds 0-{data['settings']['seeds'] - 1}; the defaults "
-        "were chosen on other seeds. Both at their defaults: `curiax run gymnasium:TASK --method none`, and `PPO` of "
-        f"Stable-Baselines3 {versions.get('stable-baselines3', '')}. `python benchmarks/plain_ppo.py --sb3-python PATH`"
+        f"Undiscounted return of the episodes of training, mean of seeds 0-{data['settings']['seeds'] - 1}; the "
+        "defaults were chosen on other seeds. Both at their defaults: `curiax run gymnasium:TASK --method none`, and "
+        f"`PPO` of Stable-Baselines3 {versions.get('stable-baselines3', '')}; `python benchmarks/plain_ppo.py "
+        "--sb3-python PATH`."
     )
     return f"{grid(header, lines)}\n\n{note}"
 
