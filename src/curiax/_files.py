@@ -144,6 +144,13 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def sync_tree(folder: Path) -> None:
+    """Wait until every file and folder below a folder is on the disk, and the folder itself; links are let be."""
+    for path in [*folder.rglob("*"), folder]:
+        if not path.is_symlink():
+            sync_folder(path)  # of a file, its bytes
+
+
 def write_whole(file: Path, data: bytes) -> None:
     """Put a file in its place complete or not at all; a link there is replaced, not followed."""
     handle, name = tempfile.mkstemp(prefix=f".{file.name}-", dir=file.parent)
