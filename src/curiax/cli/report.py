@@ -16,8 +16,7 @@ def command_report(args: list[str]) -> int:
     """A report of any finished runs."""
     import tyro
 
-    from ..experiments.reproduce import claim
-    from ..report.publish import publish
+    from ..report.publish import claim, publish
     from ..report.record import Heading, gather
 
     fields = [
@@ -52,11 +51,15 @@ def command_verify(args: list[str]) -> int:
         raise UsageError("name the folders to verify: curiax verify results")
     failed = 0
     for folder in (found for named in said.folders for found in kept_in(named)):
-        count, differences = verify(folder)
-        for difference in differences:
+        found = verify(folder)
+        for difference in found.differences:
             print(f"  {difference}")
-        print(f"{'ok  ' if not differences else 'FAIL'} {folder}: {count} rows recomputed, {len(differences)} differ")
-        failed += bool(differences)
+        by = f"; trained by {', '.join(found.trained_by)}" if found.trained_by else ""
+        count = len(found.differences)
+        print(f"{'FAIL' if count else 'ok  '} {folder}: {found.rows} rows recomputed, {count} differ{by}")
+        for warning in found.warnings:
+            print(f"  warning: {warning}")
+        failed += bool(count)
     return 1 if failed else 0
 
 

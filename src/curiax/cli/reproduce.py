@@ -14,11 +14,11 @@ from ._tables import print_content
 def command_reproduce(args: list[str]) -> int:
     """Train a suite; write its report, table and figures."""
     from ..experiments.progress import for_terminal
-    from ..experiments.reproduce import claim, experiments, lead, on_games, seeds_of_tasks, train_suite
+    from ..experiments.reproduce import experiments, lead, on_games, seeds_of_tasks, train_suite
     from ..experiments.spec import resolve
     from ..experiments.suites import find_suite
     from ..launch import choose, launch_experiments, show
-    from ..report.publish import FIGURES, REPORT, TABLE, publish
+    from ..report.publish import FIGURES, REPORT, TABLE, claim, publish
     from ..report.record import Heading, condense
 
     text = (

@@ -7,17 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .._errors import OutputError, UsageError, unknown
-from .._files import MOST_JSON, read_bytes
+from .._errors import UsageError, unknown
 from .options import RunOptions
 from .progress import AbstractProgress, Counted
 from .registry import ATARI, find_task
 from .run import RunResult, run
 from .spec import Experiment, Plan, require, resolve
 from .suites import ARCADE, MARIO, SUITES, Suite, Variant
-
-#: What `reproduce` writes beside the runs.
-PRODUCTS = {"table.json", "report.html", "figures", "record", "runs", "README.md"}
 
 #: How many seeds, or which.
 Seeds = int | tuple[int, ...]
@@ -131,20 +127,6 @@ def lead(suite: Suite, chosen: Sequence[Experiment]) -> str:
     presets = sorted({experiment.preset for experiment in chosen})
     told.append(f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}")
     return f"{summary}. {('; ' if len(sizes) > 1 else ', ').join(told)}."
-
-
-def claim(out: Path) -> None:
-    """Refuse a folder that holds anything but this command's own files, before anything is trained."""
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file, not a folder: choose another --out.")
-    for entry in out.iterdir() if out.exists() else ():
-        if not entry.name.startswith(".") and entry.name not in PRODUCTS:
-            raise OutputError(
-                f"{out} holds {entry.name}, which is not Curiax's: choose an empty or new folder for --out."
-            )
-    table = out / "table.json"
-    if table.exists() and b'"suite"' not in read_bytes(table, MOST_JSON, "choose another --out."):
-        raise OutputError(f"{table} was not written by Curiax: choose an empty or new folder for --out.")
 
 
 def train_suite(

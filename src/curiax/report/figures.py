@@ -24,6 +24,9 @@ MOST_COLOURS, ONE_COLOUR = 10, "#0072B2"
 REACH = 1.6
 #: Walls: a calm grey that is on no colour scale; paler is where nobody went.
 WALL, NOWHERE = "#6b7480", "#eeeeee"
+#: Every figure that there can be, and the files of each.
+NAMES = ("coverage", "ratio", "bonus", "games", "noise", "final", "ratio-final", "samples", "occupancy", "surprise")
+KINDS = ("png", "svg")
 STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -62,7 +65,7 @@ def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, draw in drawings:
         draw(folder / name)
-    return [folder / f"{name}.{kind}" for name, _ in drawings for kind in ("png", "svg")]
+    return [folder / f"{name}.{kind}" for name, _ in drawings for kind in KINDS]
 
 
 @contextmanager

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +11,23 @@ from typing import Any
 
 from .._errors import OutputError
 from .._files import read_bytes, read_json
-from ..experiments.folder import written
-from . import claims, record
+from .._version import __version__
+from . import claims, figures, origin, output, record
 from .assemble import assemble, distinct
 from .charts import headline
 from .content import Content
+from .output import FIGURES, README, RECORD, REPORT, TABLE
 from .page import page
-from .record import RECORD, REMEDY, Heading, Record
+from .record import REMEDY, Heading, Record
 from .table import Row, as_json, rows
 
 #: Bytes of a report or a README to compare with.
 MOST_PAGE = 256 << 20
-TABLE, REPORT, FIGURES, README = "table.json", "report.html", "figures", "README.md"
+#: Every file that can be made of records.
+PLACES = (
+    *(TABLE, REPORT, README, *(f"{RECORD}/{name}" for name in record.FILES)),
+    *(f"{FIGURES}/{name}.{kind}" for name in figures.NAMES for kind in figures.KINDS),
+)
 
 
 @dataclass(frozen=True)
@@ -37,35 +39,27 @@ class Published:
     files: Sequence[Path]
 
 
+def claim(out: Path) -> None:
+    """Refuse a folder that a report could not be put into, before anything is trained or read for it."""
+    output.check(out, PLACES)
+
+
 def publish(records: Sequence[Record], heading: Heading, out: Path) -> Published:
     """Write everything that is made of some records into a folder: all of it, or nothing."""
-    from .figures import draw_all
 
-    with written(out):
-        out.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=".making-", dir=out))
-    try:
+    def make(stage: Path) -> tuple[Content, list[Row], list[str]]:
         record.save(records, heading, stage / RECORD)
         # From what was written, not from what is in memory: the tables can then be recomputed to the last digit.
         kept = distinct(record.load(stage / RECORD))
         table = rows(kept, heading.suite)
         content = assemble(kept, table, heading)
-        with written(out):
-            for name, text in texts(kept, table, content, heading).items():
-                (stage / name).write_text(text, encoding="utf-8")
-            draw_all(content, table, stage / FIGURES)
-            for entry in sorted(stage.iterdir()):
-                replace(entry, out / entry.name)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-    return Published(content, table, [out / REPORT, out / TABLE, *sorted((out / FIGURES).iterdir())])
+        for name, text in texts(kept, table, content, heading).items():
+            (stage / name).write_text(text, encoding="utf-8")
+        drawn = figures.draw_all(content, table, stage / FIGURES)
+        return content, table, sorted(file.name for file in drawn)
 
-
-def replace(made: Path, place: Path) -> None:
-    """Put a file or folder where an older one may be."""
-    if place.is_dir():
-        shutil.rmtree(place)
-    os.replace(made, place)
+    content, table, drawn = output.replace_files(out, make)
+    return Published(content, table, [out / REPORT, out / TABLE, *(out / FIGURES / name for name in drawn)])
 
 
 def texts(records: Sequence[Record], table: Sequence[Row], content: Content, heading: Heading) -> dict[str, str]:
@@ -105,13 +99,49 @@ def readme(content: Content, heading: Heading) -> str:
 
 
 def kept_in(folder: Path) -> list[Path]:
-    """The folder itself if it holds a table, else those directly below it that do."""
-    below = sorted(entry.parent for entry in folder.glob(f"*/{TABLE}"))
-    return [folder] if (folder / TABLE).exists() or not below else below
+    """The folder itself if it holds a report, else those directly below it that do, or did."""
+    signs = (TABLE, output.MARKER, output.WORK)
+    below = sorted({entry.parent for sign in signs for entry in folder.glob(f"*/{sign}")})
+    return [folder] if any((folder / sign).exists() for sign in signs) or not below else below
 
 
-def verify(folder: Path) -> tuple[int, list[str]]:
-    """Recompute the table from the stored curves: how many rows there are, and every difference found."""
+@dataclass(frozen=True)
+class Verified:
+    """What became of verifying a folder."""
+
+    #: Rows of the table, recomputed.
+    rows: int
+    #: Everything that is not what was written, or not what the stored curves give.
+    differences: Sequence[str]
+    #: What a reader must know of the numbers, though nothing is wrong with them.
+    warnings: Sequence[str]
+    #: What the runs were trained with.
+    trained_by: Sequence[str]
+
+
+def verify(folder: Path) -> Verified:
+    """Compare every file of a folder with its digest, and recompute the table from the stored curves."""
+    try:
+        told, wrong = output.read_listing(folder), output.faults(folder)
+    except OutputError as error:
+        told, wrong = None, [str(error)]
+    try:
+        count, found, kept = recompute(folder, words=told is None or told.curiax == __version__)
+    except OutputError as error:
+        if not wrong:
+            raise
+        return Verified(0, [*wrong, str(error)], [], [])
+    warnings = origin.warnings(kept)
+    if not told and not wrong:
+        warnings.insert(0, f"its files have no digests ({output.MARKER} is not there): only the table was recomputed.")
+    return Verified(count, [*wrong, *found], warnings, origin.trained_by(kept))
+
+
+def recompute(folder: Path, *, words: bool) -> tuple[int, list[str], list[Record]]:
+    """How many rows the stored curves give, every difference from the kept ones, and the records.
+
+    `words` are compared where this version has written them.
+    """
     try:
         told = read_json(folder / TABLE, "name a folder of `curiax reproduce`.")
     except OutputError as error:
@@ -126,10 +156,10 @@ def verify(folder: Path) -> tuple[int, list[str]]:
     found += [
         f"{name} is {told.get(name)!r} in {TABLE}." for name in ("suite", "command") if told.get(name) != fresh[name]
     ]
-    for name in (README, REPORT):
+    for name in (README, REPORT) if words else ():
         if (folder / name).exists() and read_bytes(folder / name, MOST_PAGE, REMEDY) != made[name].encode():
             found.append(f"{name} is not what the stored curves give.")
-    return len(fresh["rows"]), found
+    return len(fresh["rows"]), found, kept
 
 
 def said(entry: dict[str, Any], name: str) -> str | None:

@@ -25,12 +25,14 @@ from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, re
 from ..experiments.presets import PRESETS
 from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
+from . import output
+from .output import RECORD
 
 if TYPE_CHECKING:
     import polars
 
-FORMAT, RECORD = "curiax-record-1", "record"
-RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
+FORMAT = "curiax-record-1"
+FILES = RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
 REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 #: At most so many points of a curve and moments of a map: what a figure can show.
 POINTS, MOMENTS = 100, 12
@@ -499,11 +501,13 @@ def below(path: Path) -> tuple[list[Record], list[str]]:
         raise OutputError(f"{path} is not a folder: name run folders, or a folder that holds some.")
     for place in (path, path / RECORD):
         if (place / RUNS).exists():
+            if wrong := output.faults(place.parent, f"{RECORD}/"):
+                raise OutputError(f"{place} cannot be read: {wrong[0]} {REMEDY.capitalize()}")
             return load(place), list(read_heading(place).remarks)
     own = read_run(path)
     if own is not None:
         return [own], []
-    runs = (path / "runs") if (path / "runs").is_dir() else path
+    runs = (path / output.STORE) if (path / output.STORE).is_dir() else path
     found, remarks = [], []
     for entry in sorted(runs.iterdir()):
         if UNFINISHED in entry.name:
