@@ -69,6 +69,19 @@ def make_originals(out: Path) -> None:
     publish(records, Heading("Fuzz", remarks=remarks, reference="lbs"), out / "kept")
     shutil.rmtree(out / "kept" / "figures")
     (out / "kept" / "report.html").unlink()
+    sign_kept(out / "kept")
+
+
+def sign_kept(folder: Path, *, files: bool = True) -> None:
+    """A sealed list of a report's files, as if they had been written so."""
+    from curiax.report import output
+
+    file = folder / output.MARKER
+    told = json.loads(file.read_text())
+    if files:
+        there = output.described(folder)
+        told["files"] = {name: said.model_dump() for name, said in there.items() if name != output.MARKER}
+    file.write_text(json.dumps({**told, "seal": output.seal(told)}, indent=1) + "\n")
 
 
 def sign_run(folder: Path, *, files: bool = True) -> None:
@@ -292,10 +305,13 @@ def mutate(folder: Path, kind: str, originals: Path, outside: Path, rng: Rng) ->
         how = "tensors"
         tensors_changed(file, rng)
         (folder / ".retensored").touch()
-    if kind != "kept" and how in ("json", "table", "tensors") and rng.random() < 0.8:
+    if how in ("json", "table", "tensors") and rng.random() < 0.8:
         how += ", signed"
         try:
-            sign_export(folder)
+            if kind == "kept":
+                sign_kept(folder, files=file.name != "curiax-files.json")
+            else:
+                sign_export(folder)
             if kind == "run":
                 sign_run(folder, files=file.name != "manifest.json")
         except Exception:
@@ -335,6 +351,16 @@ def readers(kind: str, case: Path, identity: dict[str, Any], out: Path) -> dict[
         return {"report": lambda: record.gather([case]), "verify": lambda: publish.verify(case)}
     every = {"report": lambda: record.gather([case]), "run": finished, "watch": watched, "load": act, "export": export}
     return every
+
+
+def changed_is_told(case: Path, original: Path, what: str, found: Any) -> bool:
+    """Whether a kept report whose files are other ones, and not signed anew, is said to differ, or to have no digests."""
+
+    def contents(folder: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    whole = "signed" in what or contents(case) == contents(original)
+    return whole or bool(found.differences) or "have no digests" in " ".join(found.warnings)
 
 
 def snapshot(folder: Path) -> list[tuple[str, int, int]]:
@@ -401,6 +427,9 @@ def run_batch(originals: Path, work: Path, first: int, count: int, seed: int) ->
                 ):
                     tally["silent"] += 1
                     misses.append({"case": number, "what": what, "reader": name, "error": "acts otherwise, silently"})
+                if name == "verify" and not changed_is_told(case, originals / kind, what, found):
+                    tally["silent"] += 1
+                    misses.append({"case": number, "what": what, "reader": name, "error": "another file, silently"})
             finally:
                 signal.alarm(0)
         strays = sorted({path.name for path in home.iterdir()} - {"case", "out"})

@@ -524,8 +524,8 @@ def test_everything_is_written_and_recomputed(tmp_path: Path) -> None:
     records = [played(task, m, 1 - k / 4) for task in (BREAKOUT, MONTEZUMA) for k, m in enumerate(methods)]
     made = publish(records, HEADING, tmp_path / "out")
     assert {path.name for path in made.files} == {"report.html", "table.json", "games.png", "games.svg"}
-    count, differences = verify(tmp_path / "out")
-    assert (count, differences) == (3 * 4 + 3 * 5, [])
+    found = verify(tmp_path / "out")
+    assert (found.rows, found.differences) == (3 * 4 + 3 * 5, [])
     text = (tmp_path / "out" / "README.md").read_text()
     assert "What was run: 10.0 M of 100 M steps on Breakout, Montezuma's Revenge." in text
     picture = (tmp_path / "out" / "figures" / "games.svg").read_text()

@@ -313,7 +313,7 @@ def test_reproduce_leaves_foreign_files_alone(capsys: pytest.CaptureFixture[str]
     Path("mine").mkdir()
     Path("mine/table.json").write_text("[1, 2]")
     assert call(*line, "mine") == 2
-    assert "not written by Curiax" in capsys.readouterr().err
+    assert "mine holds table.json, which is not Curiax's" in capsys.readouterr().err
     assert Path("mine/table.json").read_text() == "[1, 2]"
     Path("notes").mkdir()
     Path("notes/diary.txt").write_text("dear")

@@ -64,7 +64,7 @@ def test_reading_unpickles_nothing(originals: Path, tmp_path: Path, monkeypatch:
     assert folder.existing_run(originals / "run", identity) is not None
     assert folder.read_metrics(originals / "run").height == 100
     assert len(record.gather([originals / "run", originals / "kept"])[0]) == 2
-    assert publish.verify(originals / "kept")[1] == []
+    assert publish.verify(originals / "kept").differences == []
     for name in ("run", "old", "export"):
         assert saved.read(originals / name)[1].seeds == curiax.load(originals / name).seeds
         assert curiax.load(originals / name).act([0.0, 0.0]).shape == (1,)
@@ -190,4 +190,4 @@ def test_a_kept_table_of_other_types_differs(originals: Path, tmp_path: Path, ch
     told = json.loads((tmp_path / "kept" / "table.json").read_text())
     change(told)
     (tmp_path / "kept" / "table.json").write_text(json.dumps(told))
-    assert found in " ".join(publish.verify(tmp_path / "kept")[1])
+    assert found in " ".join(publish.verify(tmp_path / "kept").differences)

@@ -240,7 +240,8 @@ def test_publishing_leaves_every_file_and_no_word_of_coverage(
 ) -> None:
     made_of = publish(papers(), HEADING, tmp_path / "out")
     assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} == {"ratio", "ratio-final", "samples"}
-    assert verify(tmp_path / "out") == (28, [])
+    found = verify(tmp_path / "out")
+    assert (found.rows, found.differences) == (28, [])
     text = (tmp_path / "out" / "report.html").read_text()
     seen = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
     assert "coverage" not in re.sub(r"<section id=\"choices\".*?</section>", "", seen, flags=re.DOTALL).lower()

@@ -465,7 +465,7 @@ def test_runs_without_any_spread_give_plain_numbers(tmp_path: Path) -> None:
     assert cells(speed, "icm")["P(better than lbs)"] == "0.50 [0.50, 0.50]"
     assert "collapsed" not in speed.header
     assert all(row.collapsed == () for row in done.rows)
-    assert verify(tmp_path)[1] == []
+    assert verify(tmp_path).differences == []
 
 
 def test_the_steps_to_all_cells() -> None:
@@ -635,7 +635,8 @@ def test_a_task_that_counts_nothing_is_reported_without_coverage(tmp_path: Path)
     assert done.content.tables == done.content.statistics == done.content.claims == done.content.occupancy == ()
     assert "count no cells" in done.content.notices[0].text
     assert (tmp_path / "figures" / "bonus.png").exists()
-    assert verify(tmp_path) == (0, [])
+    found = verify(tmp_path)
+    assert (found.rows, found.differences) == (0, [])
 
 
 def test_claims_are_not_judged_on_unequal_ground() -> None:
@@ -738,9 +739,10 @@ RESULTS = [path.parent for path in sorted(RESULTS_FOLDER.glob("*/table.json"))]
 
 @pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
 def test_the_results_that_are_kept_are_what_their_curves_give(folder: Path) -> None:
-    count, differences = verify(folder)
-    assert count > 0
-    assert differences == []
+    found = verify(folder)
+    assert found.rows > 0
+    assert found.differences == []
+    assert not any("digests" in warning for warning in found.warnings)
 
 
 def test_every_suite_is_kept() -> None:
@@ -749,9 +751,9 @@ def test_every_suite_is_kept() -> None:
 
 
 def test_a_kept_table_is_recomputed(kept: Path) -> None:
-    count, differences = verify(kept / "out")
-    assert count == 6 * 2 + 3 * 2
-    assert differences == []
+    found = verify(kept / "out")
+    assert found.rows == 6 * 2 + 3 * 2
+    assert found.differences == []
 
 
 def test_a_changed_table_or_curve_is_found(kept: Path, tmp_path: Path) -> None:
@@ -766,16 +768,20 @@ def test_a_changed_table_or_curve_is_found(kept: Path, tmp_path: Path) -> None:
     data["rows"][1]["verdict"] = "splendid"
     gone = data["rows"].pop()
     path.write_text(json.dumps(data))
-    found = verify(tmp_path / "out")[1]
-    assert len(found) == 3
-    assert "mean is" in found[0]
-    assert "verdict is 'splendid'" in found[1]
-    assert f"{gone['method']} / {gone['metric']}: missing" in found[2]
+    found = verify(tmp_path / "out").differences
+    assert len(found) == 4
+    assert "table.json was changed since Curiax wrote it" in found[0]
+    assert "mean is" in found[1]
+    assert "verdict is 'splendid'" in found[2]
+    assert f"{gone['method']} / {gone['metric']}: missing" in found[3]
     shutil.copy(kept / "out" / "table.json", path)
     curves = pl.read_parquet(tmp_path / "out" / "record" / "curves.parquet")
     (tmp_path / "out" / "README.md").write_text("# Better than ever")
-    assert verify(tmp_path / "out")[1] == ["README.md is not what the stored curves give."]
+    assert verify(tmp_path / "out").differences == [
+        f"{tmp_path / 'out' / 'README.md'} was changed since Curiax wrote it.",
+        "README.md is not what the stored curves give.",
+    ]
     curves.with_columns(pl.col(CELLS) + 1).write_parquet(tmp_path / "out" / "record" / "curves.parquet")
-    assert len(verify(tmp_path / "out")[1]) > 6
+    assert len(verify(tmp_path / "out").differences) > 6
     with pytest.raises(OutputError, match=r"no readable table\.json"):
         verify(tmp_path)

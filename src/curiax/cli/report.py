@@ -17,13 +17,23 @@ def command_report(args: list[str]) -> int:
     import tyro
 
     from ..report.publish import claim, publish
-    from ..report.record import Heading, gather
+    from ..report.record import RECORD, Heading, gather, read_heading
 
     fields = [
         folders_field("run folders, folders that hold some, or what `curiax reproduce` wrote"),
         ("out", Annotated[Path, tyro.conf.arg(help="folder for the report")], Path("runs/report")),
-        ("title", Annotated[str, tyro.conf.arg(help="what to call it")], "Report"),
-        ("reference", Annotated[str, tyro.conf.arg(help="the line that the others are compared with")], "lbs"),
+        (
+            "title",
+            Annotated[str | None, tyro.conf.arg(help="what to call it; None: as a kept report was called, or Report")],
+            None,
+        ),
+        (
+            "reference",
+            Annotated[
+                str | None, tyro.conf.arg(help="the line that the others are compared with; None: as kept, or lbs")
+            ],
+            None,
+        ),
     ]
     kind = dataclasses.make_dataclass("Report", fields, frozen=True)
     said = parse(kind, args, "report", "Tables, figures and report.html from finished runs, yours included.")
@@ -31,10 +41,16 @@ def command_report(args: list[str]) -> int:
         raise UsageError("name the folders of the runs: curiax report runs/mountain-car_lbs_1234 ...")
     claim(said.out)
     records, remarks = gather(said.folders)
-    names = ", ".join(dict.fromkeys(record.label for record in records))
-    command = shlex.join(["curiax", "report", *map(str, said.folders)])
-    count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
-    heading = Heading(said.title, f"{count}: {names}.", "", said.reference, command, remarks)
+    if len(said.folders) == 1 and (kept := said.folders[0] / RECORD).is_dir():
+        # Made again, a report is what it was.
+        heading = read_heading(kept)
+    else:
+        names = ", ".join(dict.fromkeys(record.label for record in records))
+        command = shlex.join(["curiax", "report", *map(str, said.folders)])
+        count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
+        heading = Heading("Report", f"{count}: {names}.", command=command, remarks=remarks)
+    named = {name: word for name in ("title", "reference") if (word := getattr(said, name)) is not None}
+    heading = dataclasses.replace(heading, **named)
     print_content(publish(records, heading, said.out).content)
     print(f"report:  {said.out / 'report.html'}")
     return 0

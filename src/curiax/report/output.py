@@ -219,16 +219,20 @@ def locked(out: Path) -> Iterator[Path]:
         lock.release()
     else:
         raise BusyError(f"{work} vanishes as soon as it is made: is another process at work there?")
-    try:
+    with contextlib.ExitStack() as last:
+        last.callback(lock.release)
+        last.callback(tidy_up, out, work, made)
         yield work
-    finally:
-        with contextlib.suppress(OSError):
-            if [path.name for path in work.iterdir()] == [LOCK]:
-                (work / LOCK).unlink()
-                work.rmdir()
-            if made:
-                out.rmdir()
-        lock.release()
+
+
+def tidy_up(out: Path, work: Path, made: bool) -> None:
+    """Remove the folder of new files when nothing but the lock is left in it, and `out` if it was made in vain."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in work.iterdir()] == [LOCK]:
+            (work / LOCK).unlink()
+            work.rmdir()
+        if made:
+            out.rmdir()
 
 
 def settle(out: Path, work: Path) -> None:

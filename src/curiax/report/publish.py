@@ -67,7 +67,7 @@ def texts(records: Sequence[Record], table: Sequence[Row], content: Content, hea
     return {
         TABLE: json.dumps(summary(records, table, heading), indent=1, ensure_ascii=False) + "\n",
         REPORT: page(content),
-        README: readme(content, heading),
+        README: readme(content, heading, origin.trained_by(records)),
     }
 
 
@@ -82,10 +82,11 @@ def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -
     }
 
 
-def readme(content: Content, heading: Heading) -> str:
+def readme(content: Content, heading: Heading, trained_by: Sequence[str]) -> str:
     """The tables for readers of the folder."""
     again = f"`{REPORT}` shows it interactively; where it is not kept, `curiax report` makes it again from `{RECORD}/`."
-    parts = [f"# {content.title}", content.lead, f"Made by `{heading.command}`. {again}"]
+    made = f"Made by `{heading.command}`; trained by {', '.join(trained_by)}. {again}"
+    parts = [f"# {content.title}", content.lead, made]
     for notice in content.notices:
         parts.append(f"**{notice.level}**: {notice.text}")
     for table in (*content.games, *content.ratios, *content.tables):

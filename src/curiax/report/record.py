@@ -228,7 +228,7 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
-    facts |= {name: dict(manifest[name]) for name in ("lost", "masked", "notes") if manifest.get(name)}
+    facts |= {name: dict(manifest[name]) for name in ("lost", "masked", "notes", "code") if manifest.get(name)}
     facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
     return Record(facts, steps[at], curves, steps[moments], maps)
 
