@@ -921,6 +921,16 @@ def corruption_told(found: dict[str, Any]) -> Told:
     )
 
 
+def kept_told(found: dict[str, Any]) -> Told:
+    """Bits of kept reports."""
+    return (
+        f"{found['flips']} single bits flipped in the {found['files']} files of {found['folders']} kept reports, records "
+        "included",
+        f"{found['found']} of {found['flips']} found by `curiax verify`",
+        "all",
+    )
+
+
 def nonfinite_told(found: dict[str, Any]) -> Told:
     """Unsound values."""
     return (
@@ -1011,6 +1021,7 @@ def sweep_told(found: dict[str, Any]) -> Told:
 SOAKS: dict[str, tuple[str, Callable[[dict[str, Any]], Told]]] = {
     "kill": ("killed runs", kill_told),
     "corruption": ("damaged checkpoints", corruption_told),
+    "kept_results": ("damaged reports", kept_told),
     "nonfinite": ("NaN, infinity and 1e30", nonfinite_told),
     "fuzz": ("hostile files", fuzz_told),
     "same_bits": ("runs repeated", bits_told),

@@ -306,7 +306,15 @@ def test_what_is_somebody_elses_is_refused_before_any_work(old: Path, what: str)
 def test_a_list_moves_and_removes_nothing_but_files_of_reports(old: Path) -> None:
     """However well it is sealed."""
     text = (old / MARKER).read_text()
-    for place in ("notes.txt", "../notes.txt", "/etc/passwd", "figures/../notes.txt", "runs/one", ".hidden", "figures/"):
+    for place in (
+        "notes.txt",
+        "../notes.txt",
+        "/etc/passwd",
+        "figures/../notes.txt",
+        "runs/one",
+        ".hidden",
+        "figures/",
+    ):
         told = json.loads(text)
         told["files"][place] = told["files"]["README.md"]
         told["seal"] = output.seal(told)

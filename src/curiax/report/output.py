@@ -211,7 +211,9 @@ def locked(out: Path) -> Iterator[Path]:
         try:
             lock.acquire()
         except Timeout:
-            raise BusyError(f"another process writes a report to {out}: let it finish, or choose another --out.") from None
+            raise BusyError(
+                f"another process writes a report to {out}: let it finish, or choose another --out."
+            ) from None
         except FileNotFoundError:
             continue  # whoever was waited for has removed it
         if (work / LOCK).exists():
