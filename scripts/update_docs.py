@@ -924,8 +924,8 @@ def corruption_told(found: dict[str, Any]) -> Told:
 def kept_told(found: dict[str, Any]) -> Told:
     """Bits of kept reports."""
     return (
-        f"{found['flips']} single bits flipped in the {found['files']} files of {found['folders']} kept reports, records "
-        "included",
+        f"{found['flips']} single bits flipped in the {found['files']} files of {found['folders']} kept reports, "
+        "records included",
         f"{found['found']} of {found['flips']} found by `curiax verify`",
         "all",
     )

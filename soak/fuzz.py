@@ -354,7 +354,7 @@ def readers(kind: str, case: Path, identity: dict[str, Any], out: Path) -> dict[
 
 
 def changed_is_told(case: Path, original: Path, what: str, found: Any) -> bool:
-    """Whether a kept report whose files are other ones, and not signed anew, is said to differ, or to have no digests."""
+    """Whether a kept report with other files, not signed anew, is said to differ, or to have no digests."""
 
     def contents(folder: Path) -> dict[str, bytes]:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

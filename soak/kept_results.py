@@ -15,6 +15,7 @@ from typing import Any
 from common import ROOT, say
 
 from curiax import OutputError
+from curiax.report.output import faults
 from curiax.report.publish import verify
 
 
@@ -38,7 +39,9 @@ def soak(flips: int = 500, seed: int = 0) -> dict[str, Any]:
             name = file.relative_to(base)
             kinds[name.parts[1]] += 1
             try:
-                found = bool(verify(Path(base) / name.parts[0]).differences)
+                folder = Path(base) / name.parts[0]
+                # Whatever `faults` finds, `verify` tells; alone it takes milliseconds instead of seconds.
+                found = bool(faults(folder)) or bool(verify(folder).differences)
             except OutputError:
                 found = True
             if not found:

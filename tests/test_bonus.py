@@ -865,6 +865,27 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
         Bonus.load(tmp_path / "foreign")
 
 
+def test_saving_replaces_a_bonus_and_nothing_else(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    made("rnd").save(own)
+    made("icm").save(own)
+    assert Bonus.load(own).method == "icm"
+    import safetensors.numpy
+
+    weights = safetensors.numpy.save({"a": np.zeros(3)})
+    for data in (b"", b"dear diary", weights, own.read_bytes()[:300]):
+        (tmp_path / "mine").write_bytes(data)
+        with pytest.raises(OutputError, match="is there already and is no Bonus: choose another path"):
+            made("rnd").save(tmp_path / "mine")
+        assert (tmp_path / "mine").read_bytes() == data
+    (tmp_path / "link").symlink_to(own)
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "folder"):
+        with pytest.raises(OutputError, match="is there already"):
+            made("rnd").save(tmp_path / name)
+    assert Bonus.load(tmp_path / "link").method == "icm"
+
+
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     file = tmp_path / "bonus"
     bonus = made("rnd", width=2, feature_size=2)

@@ -390,6 +390,38 @@ def test_a_ray_cluster_gives_the_serial_bits_though_a_worker_is_killed(
     assert len(told) == 4, f"Ray itself says nothing:\n{done.stderr}"
 
 
+def test_rays_folder_is_private_and_does_not_outlive_a_killed_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    child = f"""
+import os, tempfile
+tempfile.tempdir = {str(tmp_path)!r}
+from curiax.launch.ray_cluster import OwnFolder
+folder = OwnFolder()
+folder.inner.mkdir()
+(folder.inner / "session").touch()
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", child], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.stat().st_mode & 0o777 == 0o700
+    mine = tmp_path / f"{ray_cluster.PREFIX}notes"
+    mine.mkdir(mode=0o700)
+    (mine / "diary").touch()
+    shared = tmp_path / f"{ray_cluster.PREFIX}shared"
+    shared.mkdir(mode=0o755)
+    (shared / ray_cluster.LOCK).touch()
+    link = tmp_path / f"{ray_cluster.PREFIX}link"
+    link.symlink_to(mine)
+    own, other = ray_cluster.OwnFolder(), ray_cluster.OwnFolder()
+    assert {*tmp_path.iterdir()} == {own.path, other.path, mine, shared, link}, "only what was left is removed"
+    for folder in (own, other):
+        folder.remove()
+    assert {*tmp_path.iterdir()} == {mine, shared, link}
+    assert (mine / "diary").exists()
+
+
 def test_without_ray_the_way_to_get_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'curiax\[ray\]'"):

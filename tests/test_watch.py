@@ -478,6 +478,25 @@ def test_an_encoder_that_fails(run: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert list((tmp_path / "films").iterdir()) == []
 
 
+@pytest.mark.parametrize("ending", ["gif", "mp4"])
+def test_only_a_film_of_ours_is_replaced(run: Path, tmp_path: Path, ending: str) -> None:
+    """And nothing is played before that is known."""
+    own, mine = tmp_path / f"own.{ending}", tmp_path / f"mine.{ending}"
+    first = watch(run, **SHORT, out=own).path.read_bytes()
+    assert watch(run, **SHORT, out=own).path.read_bytes() == first
+    for data in (b"", b"holidays"):
+        mine.write_bytes(data)
+        with pytest.raises(OutputError, match=r"is there already and is no film of `curiax watch`"):
+            watch(run, **SHORT, out=mine, tell=lambda *_: pytest.fail("it was played"))
+        assert mine.read_bytes() == data
+    mine.unlink()
+    mine.symlink_to(own)
+    with pytest.raises(OutputError, match="choose another --out"):
+        watch(run, **SHORT, out=mine)
+    assert own.read_bytes() == first
+    assert mine.is_symlink()
+
+
 def test_a_place_that_cannot_be_written_to(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=r"cannot write to .*Choose another --out"):

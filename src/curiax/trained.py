@@ -62,10 +62,10 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
     try:
         target.mkdir(parents=True, exist_ok=True)
         if any(target.iterdir()):
-            raise OutputError(f"{target} is not empty: choose a new folder for --out.")
+            raise OutputError(f"{target} is not empty: choose a new folder for --out, or empty it.")
         try:
             exports.write(target, body, {name: array[rows] for name, array in arrays.items()})
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):  # as if nothing had been: the next try finds the folder empty
                 (target / exports.TENSORS).unlink(missing_ok=True)
                 target.rmdir()

@@ -370,7 +370,10 @@ class Bonus:
 
     @one_at_a_time
     def save(self, path: str | Path) -> None:
-        """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle."""
+        """Write everything to one file: networks, optimiser, statistics, memories, waiting transitions. No pickle.
+
+        It replaces a Bonus that was saved there before, and nothing else.
+        """
         from . import bonus_file
 
         bonus_file.write(path_of(path), self)

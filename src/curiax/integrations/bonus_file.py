@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from .._errors import OutputError, UsageError
-from .._files import damaged, digest, digest_of_json, pack, parsed, read_bytes, write_whole
+from .._files import damaged, digest, digest_of_json, pack, parsed, read_bytes, sync_folder, write_whole
 from .._version import __version__
 from ..curiosity import AbstractCuriosity
 from ..experiments.exports import DTYPES, HEADER, Exact, unpacked
@@ -95,6 +97,7 @@ class BonusSaid(Exact):
 
 def write(file: Path, bonus: Bonus) -> None:
     """The file, complete or not at all."""
+    refuse_to_replace(file)
     arrays = tensors(bonus.state)
     arrays |= {f"{WAITING}{name}": np.asarray(array) for name, array in bonus.waiting_steps().items()}
     about = {"format": FORMAT, "curiax": __version__, **bonus.about()}
@@ -104,8 +107,23 @@ def write(file: Path, bonus: Bonus) -> None:
     data = pack(arrays, {"format": FORMAT, "curiax": text})
     try:
         write_whole(file, data)
+        sync_folder(file.parent)
     except OSError as error:
         raise OutputError(f"cannot write {file}: {error.strerror or error}. Choose another path.") from None
+
+
+def refuse_to_replace(file: Path) -> None:
+    """Refuse a place where anything lies but a Bonus that was saved there before; a link is somebody's too."""
+    if not os.path.lexists(file):
+        return
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise OutputError(f"{file} is no regular file")
+        with open(file, "rb") as stream:
+            size = stream.read(8)
+            header(file, size + stream.read(min(int.from_bytes(size, "little"), 100 * HEADER)))
+    except (OSError, OutputError):
+        raise OutputError(f"{file} is there already and is no Bonus: choose another path, or remove it.") from None
 
 
 def opened(file: Path) -> tuple[BonusSaid, dict[str, np.ndarray]]:

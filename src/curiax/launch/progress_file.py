@@ -64,7 +64,9 @@ class FileProgress(AbstractProgress):
         fresh = self._file.with_name(f"{self._file.name}-new")
         # Progress is a courtesy: a full disk is the run's own affair to report.
         with contextlib.suppress(OSError):
-            fresh.write_text(json.dumps(asdict(self._now)))
+            fresh.unlink(missing_ok=True)
+            with open(fresh, "x") as stream:  # never through a link
+                stream.write(json.dumps(asdict(self._now)))
             os.replace(fresh, self._file)
         self._written = time.monotonic()
 

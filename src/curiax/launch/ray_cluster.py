@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import logging
@@ -9,9 +10,13 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import tempfile
 import threading
+from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from .._errors import CuriaxError, UsageError
 from ._base import AbstractLauncher, Ending
@@ -31,6 +36,8 @@ PATIENCE = 5.0
 #: Bytes of a local cluster's object store: jobs and endings are all it holds.
 STORE = 100 * 2**20
 OWN = "local"
+#: The folder of a local cluster, and the lock in it of the process whose it is.
+PREFIX, LOCK = "curiax-ray-", "lock"
 
 
 class RayCluster(AbstractLauncher):
@@ -45,7 +52,7 @@ class RayCluster(AbstractLauncher):
             raise UsageError("--launcher ray needs Ray: pip install 'curiax[ray]'.")
         self.address, self.slots = address or os.environ.get("RAY_ADDRESS") or OWN, slots
         self._task: Any = None
-        self._temporary: str | None = None
+        self._folder: OwnFolder | None = None
 
     def open(self) -> None:
         if self.address not in (OWN, "auto"):
@@ -56,9 +63,9 @@ class RayCluster(AbstractLauncher):
         options: dict[str, Any] = {}
         if self.address == OWN:
             # A folder that can be removed; by default Ray keeps every session's logs for ever.
-            self._temporary = tempfile.mkdtemp(prefix="curiax-ray-")
+            self._folder = OwnFolder()
             options = {"num_cpus": self.slots, "object_store_memory": STORE, "include_dashboard": False}
-            options["_temp_dir"] = self._temporary
+            options["_temp_dir"] = str(self._folder.inner)
         main = threading.current_thread() is threading.main_thread()
         before = signal.getsignal(signal.SIGTERM)
         try:
@@ -102,8 +109,45 @@ class RayCluster(AbstractLauncher):
         import ray
 
         ray.shutdown()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.remove()
+
+
+class OwnFolder:
+    """A folder that only this user can look into. If this process is killed, the next that makes one removes it.
+
+    Ray opens the folder that it is given to everybody, hence the one inside (a short name: sockets lie in it, and the
+    system cuts theirs at 107 letters).
+    """
+
+    def __init__(self) -> None:
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self._lock = FileLock(self.path / LOCK, timeout=0)
+            with contextlib.suppress(Timeout, FileNotFoundError):
+                self._lock.acquire()
+                if (self.path / LOCK).exists():  # else somebody has just taken it for one that was left
+                    break
+        self.inner = self.path / "r"
+        user = self.path.stat().st_uid
+        for other in self.path.parent.glob(f"{PREFIX}*"):
+            if other != self.path:
+                remove_left(other, user)
+
+    def remove(self) -> None:
+        """Remove it, and what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.release()
+
+
+def remove_left(folder: Path, user: int) -> None:
+    """Remove the folder of a process that was killed: this user's, closed to others, with a lock that is free."""
+    with contextlib.suppress(OSError, Timeout):
+        about, lock = folder.lstat(), (folder / LOCK).lstat()
+        private = stat.S_ISDIR(about.st_mode) and not about.st_mode & 0o077 and about.st_uid == user
+        if private and stat.S_ISREG(lock.st_mode):
+            with FileLock(folder / LOCK, timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def greet(address: str) -> None:

@@ -68,7 +68,8 @@ def watch(
     Args:
         run: the run's folder, or that of an export.
         seed: which of its seeds; None is the first.
-        out: the film's file; None is `watch-seed<k>.mp4` in the run's folder.
+        out: the film's file; None is `watch-seed<k>.mp4` in the run's folder. Only a film that was made so before is
+            replaced.
         steps: at most so many steps; None is as many as the episodes have.
         episodes: at most so many episodes; None is one, or as many as `steps` has room for.
         fps: steps shown in a second; None is 30, and a game's true speed, which is 15 where an action is held for 4
@@ -92,6 +93,7 @@ def watch(
         out = where / f"watch-seed{seed}{ending}"
     elif Path(out).suffix.lower() == ".mp4" and film.ffmpeg() is None:
         raise UsageError("an mp4 needs an encoder: pip install 'curiax[video]', or give --out a name ending in .gif.")
+    film.refuse_to_replace(Path(out))
     reel = play(plan, learnt, seed, limits(plan, steps, episodes), deterministic, (width, height), tell)
     film.encode(reel, Path(out), fps or speed(plan.setup.task), lambda done: tell("encoding", done, len(reel)))
     last = np.flatnonzero([*reel.ended[:-1], True])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +17,13 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 from .._errors import CuriaxError, OutputError, UsageError
+from .._files import sync_folder
 from .._types import Grid
 
 Picture = UInt8[np.ndarray, "height width 3"]
 GROUND, SUNKEN, TEXT, MUTED, BORDER = "#ffffff", "#f1f2ef", "#1c2127", "#59616c", "#dcdfe3"
+#: What the comment in a film says.
+SIGN = "made by curiax watch"
 #: Things are drawn so many times larger and shrunk, for smooth edges.
 FINE = 3
 
@@ -220,7 +225,11 @@ def ffmpeg() -> str | None:
 
 
 def encode(frames: Sequence[Picture] | Any, out: Path, fps: int, tell: Callable[[int], None]) -> None:
-    """Write the frames as mp4 or gif, by the file's ending; the file is there complete or not at all."""
+    """Write the frames as mp4 or gif, by the file's ending; the file is there complete or not at all.
+
+    Its comment says who made it.
+    """
+    refuse_to_replace(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(suffix=out.suffix, prefix=f".{out.stem}-", dir=out.parent)
@@ -231,11 +240,30 @@ def encode(frames: Sequence[Picture] | Any, out: Path, fps: int, tell: Callable[
     try:
         (encode_mp4 if out.suffix.lower() == ".mp4" else encode_gif)(frames, part, fps, tell)
         part.chmod(0o644)
+        sync_folder(part)
+        refuse_to_replace(out)  # encoding takes its time
         os.replace(part, out)
     except OSError as error:
         raise CuriaxError(f"the film could not be written to {out}: {error.strerror or error}.") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+def refuse_to_replace(out: Path) -> None:
+    """Refuse a place where anything lies but a film that Curiax made; a link is somebody's too."""
+    if not os.path.lexists(out):
+        return
+    try:
+        if stat.S_ISREG(out.lstat().st_mode) and out.stat().st_size:
+            with (
+                open(out, "rb") as stream,
+                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            ):
+                if data.find(SIGN.encode()) >= 0:
+                    return
+    except OSError as error:
+        raise OutputError(f"cannot write to {out}: {error.strerror or error}. Choose another --out.") from None
+    raise OutputError(f"{out} is there already and is no film of `curiax watch`: choose another --out, or remove it.")
 
 
 def encode_mp4(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) -> None:
@@ -245,7 +273,19 @@ def encode_mp4(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) ->
         raise UsageError("an mp4 needs an encoder: pip install 'curiax[video]', or give --out a name ending in .gif.")
     height, width = frames[0].shape[:2]
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
-    codec = ["-an", "-c:v", "libx264", "-preset", "medium", "-crf", "20", "-pix_fmt", "yuv420p"]
+    codec = [
+        "-metadata",
+        f"comment={SIGN}",
+        "-an",
+        "-c:v",
+        "libx264",
+        "-preset",
+        "medium",
+        "-crf",
+        "20",
+        "-pix_fmt",
+        "yuv420p",
+    ]
     command = [program, "-y", "-v", "error", *source, *codec, "-movflags", "+faststart", str(out)]
     with tempfile.TemporaryFile() as complaints:
         with (
@@ -283,4 +323,6 @@ def encode_gif(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) ->
     every = images()
     # The format counts hundredths of a second, and browsers slow down below two of them.
     pause = max(20, 10 * round(100 / fps))
-    next(every).save(out, format="GIF", save_all=True, append_images=every, duration=pause, loop=0, optimize=False)
+    next(every).save(
+        out, format="GIF", save_all=True, append_images=every, duration=pause, loop=0, optimize=False, comment=SIGN
+    )
