@@ -20,6 +20,7 @@ from typing import Any
 import bits
 import corruption
 import cost
+import filelock
 import kill
 import memory
 import numpy as np
@@ -552,7 +553,7 @@ def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the process that held it and finished the run: two more could hold two locks of the same name."""
-    true, taken = folder.FileLock.acquire, list[int]()
+    true, taken = filelock.FileLock.acquire, list[int]()
 
     def acquire(lock: Any, *rest: Any, **more: Any) -> Any:
         found = true(lock, *rest, **more)
@@ -561,7 +562,7 @@ def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_again(
             Path(lock.lock_file).unlink()
         return found
 
-    monkeypatch.setattr(folder.FileLock, "acquire", acquire)
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
     with folder.claimed(tmp_path / "run") as checkpoints:
         assert (checkpoints / folder.LOCK).exists()
     assert len(taken) == 2

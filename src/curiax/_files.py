@@ -6,6 +6,7 @@ Nothing read here can run code. What a file says is checked once more by those w
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -13,7 +14,7 @@ import math
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a JSON file; the largest that Curiax writes itself are below a thousandth of it per seed.
 MOST_JSON = 64 << 20
+#: How often a folder that vanishes is made anew before it counts as unwritable.
+ATTEMPTS = 20
 #: How deeply lists and objects may be nested.
 MOST_DEPTH = 32
 #: Whole numbers that other readers of JSON and the tables can hold.
@@ -133,6 +136,33 @@ def unpack(data: bytes) -> dict[str, np.ndarray]:
         return safetensors.numpy.load(data)
     except (safetensors.SafetensorError, KeyError, TypeError, OverflowError, ValueError) as error:
         raise ValueError(str(error)[:200] or type(error).__name__) from None
+
+
+@contextlib.contextmanager
+def locked(file: Path, timeout: float) -> Iterator[None]:
+    """Hold a lock file, whose folder is made for it; the kernel frees it whatever becomes of the process.
+
+    Raises filelock's `Timeout` where another process holds it so long (-1: for ever), and `OSError`.
+    """
+    from filelock import FileLock
+
+    lock = FileLock(file, timeout=timeout)
+    for _ in range(ATTEMPTS):
+        if file.is_symlink():
+            raise OutputError(f"{file} is a link, which is not followed: remove it.")
+        with contextlib.suppress(FileNotFoundError):  # removed by the process that was waited for, between two lines
+            file.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        # Whoever held it before may have removed the file, and with it what this lock means.
+        if lock.is_locked and file.exists():
+            break
+        lock.release()
+    else:
+        raise FileNotFoundError(errno.ENOENT, "it vanishes as soon as it is made", str(file))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def sync_folder(folder: Path) -> None:

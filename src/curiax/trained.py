@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import CuriaxError, OutputError, UsageError
-from ._files import damaged
+from ._files import damaged, sync_folder
 from .experiments import exports
 from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
 
@@ -65,6 +65,7 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
             raise OutputError(f"{target} is not empty: choose a new folder for --out, or empty it.")
         try:
             exports.write(target, body, {name: array[rows] for name, array in arrays.items()})
+            sync_folder(target)
         except BaseException:
             with contextlib.suppress(OSError):  # as if nothing had been: the next try finds the folder empty
                 (target / exports.TENSORS).unlink(missing_ok=True)

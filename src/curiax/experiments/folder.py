@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
 from .._files import digest, parquet, read_bytes, sync_folder, write_whole
+from .._files import locked as held
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
 from .store import CHECKPOINTS, HOLDER, LOCK, clear, difference, foreign, steps_in
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "MANIFEST", "METRICS", "REMEDY", "read_manifest", "read_metrics"]
 #: In the name of the hidden folder that versions before 0.4 wrote a run to.
 UNFINISHED = ".partial-"
-#: How often a folder that vanishes is made anew before it counts as unwritable.
-ATTEMPTS = 20
 #: The files of a run beside its manifest, whose digests the manifest holds.
 RESULTS = {METRICS, "agents.json", "agents.safetensors"}
 #: All that can be there when a process is killed while it claims a folder.
@@ -110,39 +109,22 @@ def unwritable(folder: Path, error: OSError) -> OutputError:
 
 @contextlib.contextmanager
 def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
-    """Hold the lock of a run's folder; the kernel frees it whatever becomes of the process."""
-    lock = FileLock(checkpoints / LOCK, timeout=-1 if wait else 0)
-    gone = FileNotFoundError("it vanishes as soon as it is made")
-    for _ in range(ATTEMPTS):
+    """Hold the lock of a run's folder, and say who does."""
+    with contextlib.ExitStack() as stack:
         try:
-            checkpoints.mkdir(parents=True, exist_ok=True)
-            if (checkpoints / LOCK).is_symlink():
-                raise OutputError(f"{checkpoints / LOCK} is a link, which is not followed: remove it.")
-            lock.acquire()
+            stack.enter_context(held(checkpoints / LOCK, -1 if wait else 0))
         except Timeout:
             raise BusyError(
                 f"another process works on this run{holder(checkpoints)}: {folder}. Let it finish, or "
                 "choose another --out; --wait waits for it."
             ) from None
-        except FileNotFoundError as error:
-            gone = error  # perhaps removed by the process that was waited for, between two lines of ours
-            continue
         except OSError as error:
             raise unwritable(folder, error) from None
-        # Whoever held it before may have removed the file, and with it what this lock means.
-        if (checkpoints / LOCK).exists():
-            break
-        lock.release()
-    else:
-        raise unwritable(folder, gone)
-    try:
         # A link in its place is not followed, and nothing depends on it.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
         with contextlib.suppress(OSError), open(os.open(checkpoints / HOLDER, flags, 0o644), "w") as file:
             file.write(f"process {os.getpid()} on {platform.node()}")
         yield
-    finally:
-        lock.release()
 
 
 def holder(checkpoints: Path) -> str:

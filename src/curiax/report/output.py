@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from pydantic import Field
 
 from .._errors import BusyError, OutputError
-from .._files import damaged, digest, parsed, read_bytes, sync_folder, sync_tree, write_whole
+from .._files import damaged, digest, locked, parsed, read_bytes, sync_folder, sync_tree, write_whole
 from .._version import __version__
 from ..experiments.exports import Exact, FileSaid
 from ..experiments.folder import unwritable, written
@@ -37,8 +37,8 @@ WORK, MAKING, NEW, OLD, LOCK = ".curiax-publishing", "making", "new", "old", "lo
 REMEDY = "move the folder away, or choose another --out."
 #: Bytes of a list of files.
 MOST_LIST = 1 << 20
-#: Seconds to wait for another process that writes to the same folder, and how often its folder may vanish meanwhile.
-PATIENCE, ATTEMPTS = 60, 20
+#: Seconds to wait for another process that writes to the same folder.
+PATIENCE = 60
 
 #: A file's place in the folder: nothing else is ever moved or removed, whatever a list says.
 Place = Annotated[
@@ -155,7 +155,7 @@ def check(out: Path, places: Iterable[str]) -> None:
         if out.exists() and not out.is_dir():
             raise OutputError(f"{out} is a file, not a folder: choose another --out.")
         if os.path.lexists(out / WORK):
-            with locked(out) as work:
+            with at_work(out) as work:
                 settle(out, work)
         kept = listed(out)
         refuse_strange(out, {*places, *kept}, kept)
@@ -168,7 +168,7 @@ def check(out: Path, places: Iterable[str]) -> None:
 
 def replace_files(out: Path, make: Callable[[Path], Made]) -> Made:
     """Have `make` write files into an empty folder, then put them where they belong in `out`: all of them or none."""
-    with written(out), locked(out) as work:
+    with written(out), at_work(out) as work:
         settle(out, work)
         making = work / MAKING
         try:
@@ -199,31 +199,20 @@ def described(folder: Path) -> dict[str, FileSaid]:
 
 
 @contextlib.contextmanager
-def locked(out: Path) -> Iterator[Path]:
+def at_work(out: Path) -> Iterator[Path]:
     """The folder in which new files are made, this process's alone; it is gone afterwards if nothing is left in it."""
     work, made = out / WORK, not out.exists()
-    lock = FileLock(work / LOCK, timeout=PATIENCE)
-    for _ in range(ATTEMPTS):
-        for path in (work, *(work / name for name in (LOCK, MAKING, NEW, OLD))):
-            if path.is_symlink():
-                raise OutputError(f"{path} is a link, which Curiax makes none of: {REMEDY}")
-        work.mkdir(parents=True, exist_ok=True)
+    for path in (work, *(work / name for name in (MAKING, NEW, OLD))):
+        if path.is_symlink():
+            raise OutputError(f"{path} is a link, which Curiax makes none of: {REMEDY}")
+    with contextlib.ExitStack() as stack:
         try:
-            lock.acquire()
+            stack.enter_context(locked(work / LOCK, PATIENCE))
         except Timeout:
             raise BusyError(
                 f"another process writes a report to {out}: let it finish, or choose another --out."
             ) from None
-        except FileNotFoundError:
-            continue  # whoever was waited for has removed it
-        if (work / LOCK).exists():
-            break
-        lock.release()
-    else:
-        raise BusyError(f"{work} vanishes as soon as it is made: is another process at work there?")
-    with contextlib.ExitStack() as last:
-        last.callback(lock.release)
-        last.callback(tidy_up, out, work, made)
+        stack.callback(tidy_up, out, work, made)
         yield work
 
 
