@@ -26,7 +26,7 @@ usage: curiax COMMAND ...
   run TASK --method M     train one method on one task, all seeds at once
   reproduce SUITE         train a suite; its results beside the paper's, as table, figures and report.html
   report DIR ...          the same from any finished runs, your own methods included
-  verify DIR ...          recompute kept tables from their stored curves
+  verify DIR ...          compare digests, recompute kept tables from their curves, name version and commit
   watch RUN               a film (mp4 or gif) of a trained agent, its bonus below
   export RUN --out DIR    trained agents as two files that load and act anywhere: curiax.load(DIR).act(obs)
   list                    the methods, tasks, suites and presets

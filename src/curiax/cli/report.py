@@ -57,12 +57,16 @@ def command_report(args: list[str]) -> int:
 
 
 def command_verify(args: list[str]) -> int:
-    """Recompute kept tables from kept curves."""
+    """Compare the files of kept reports with their digests, and recompute the tables from the curves."""
     from ..report.publish import kept_in, verify
 
     fields = [folders_field("folders that `curiax reproduce` or `curiax report` wrote, or a folder of such")]
+    text = (
+        "Compare every file of kept reports with its digest, recompute the tables from the stored curves, and say which "
+        "version and commit trained the runs."
+    )
     kind = dataclasses.make_dataclass("Verify", fields, frozen=True)
-    said = parse(kind, args, "verify", "Recompute the tables of kept results from their stored curves, and compare.")
+    said = parse(kind, args, "verify", text)
     if not said.folders:
         raise UsageError("name the folders to verify: curiax verify results")
     failed = 0
