@@ -62,8 +62,8 @@ def command_verify(args: list[str]) -> int:
 
     fields = [folders_field("folders that `curiax reproduce` or `curiax report` wrote, or a folder of such")]
     text = (
-        "Compare every file of kept reports with its digest, recompute the tables from the stored curves, and say which "
-        "version and commit trained the runs."
+        "Compare every file of kept reports with its digest, recompute the tables from the stored curves, and say "
+        "which version and commit trained the runs."
     )
     kind = dataclasses.make_dataclass("Verify", fields, frozen=True)
     said = parse(kind, args, "verify", text)

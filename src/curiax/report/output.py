@@ -35,8 +35,8 @@ TABLE, REPORT, FIGURES, README, RECORD, STORE = "table.json", "report.html", "fi
 #: Where new files are made, and the folders in it.
 WORK, MAKING, NEW, OLD, LOCK = ".curiax-publishing", "making", "new", "old", "lock"
 REMEDY = "move the folder away, or choose another --out."
-#: Bytes of a list of files.
-MOST_LIST = 1 << 20
+#: Bytes of a list of files, and of a file in it.
+MOST_LIST, MOST_FILE = 1 << 20, 256 << 20
 #: Seconds to wait for another process that writes to the same folder.
 PATIENCE = 60
 
@@ -96,15 +96,15 @@ def listed(folder: Path) -> dict[str, FileSaid]:
         return dict(told.files)
     names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     names -= {STORE} if (folder / STORE).is_dir() else set()
-    strange = sorted(name for name in names if not name.startswith("."))
+    others = sorted(name for name in names if not name.startswith("."))
     if {TABLE, RECORD} <= names:
         raise OutputError(
             f"{folder} was written by an older version of Curiax, which kept no list of its files: "
             "move it away, or choose another --out."
         )
-    if strange:
+    if others:
         raise OutputError(
-            f"{folder} holds {strange[0]}, which is not Curiax's ({MARKER}, which would list it, is not there): "
+            f"{folder} holds {others[0]}, which is not Curiax's ({MARKER}, which would list it, is not there): "
             "choose an empty or new folder for --out."
         )
     return {}
@@ -115,22 +115,23 @@ def strange(folder: Path, name: str, known: Iterable[FileSaid]) -> str:
 
     Links are never followed: neither is one of the files, nor does one lead to their folder.
     """
-    path, known = folder / name, list(known)
-    above = [folder / part for part in list(Path(name).parents)[:-1]]
-    for each in [*above, path]:
+    path, known, size = folder / name, list(known), 0
+    for each in (*(folder / part for part in list(Path(name).parents)[:-1]), path):
         try:
-            kind = each.lstat().st_mode
+            about = each.lstat()
         except FileNotFoundError:
             return ""
+        except OSError as error:
+            return f"{each} cannot be looked at ({error.strerror})"
+        kind, size = about.st_mode, about.st_size
         if stat.S_ISLNK(kind):
             return f"{each} is a link"
         if not (stat.S_ISREG(kind) if each == path else stat.S_ISDIR(kind)):
             return f"{each} is no {'file' if each == path else 'folder'}"
     if not known:
         return f"{path} is not one of the files that Curiax wrote there"
-    size = path.stat().st_size
     alike = {each.blake2b for each in known if each.bytes == size}
-    if alike and digest(read_bytes(path, size, REMEDY)) in alike:
+    if alike and digest(read_bytes(path, MOST_FILE, REMEDY)) in alike:
         return ""
     return f"{path} was changed since Curiax wrote it"
 
@@ -183,7 +184,8 @@ def replace_files(out: Path, make: Callable[[Path], Made]) -> Made:
         except BaseException:
             shutil.rmtree(making, ignore_errors=True)
             raise
-        sync_folder(work)
+        for folder in (work, out):
+            sync_folder(folder)
         complete(out, work)
         return made
 
@@ -202,7 +204,7 @@ def described(folder: Path) -> dict[str, FileSaid]:
 def at_work(out: Path) -> Iterator[Path]:
     """The folder in which new files are made, this process's alone; it is gone afterwards if nothing is left in it."""
     work, made = out / WORK, not out.exists()
-    for path in (work, *(work / name for name in (MAKING, NEW, OLD))):
+    for path in (work, *work.rglob("*")):
         if path.is_symlink():
             raise OutputError(f"{path} is a link, which Curiax makes none of: {REMEDY}")
     with contextlib.ExitStack() as stack:
@@ -300,7 +302,7 @@ def clear(work: Path) -> None:
 
 def interrupted(folder: Path) -> bool:
     """Whether a process was killed while it put files in place, so that some of them are new and some old."""
-    return (folder / WORK / NEW / MARKER).exists()
+    return os.path.exists(folder / WORK / NEW / MARKER)
 
 
 def faults(folder: Path, below: str = "") -> list[str]:

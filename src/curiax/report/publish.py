@@ -21,8 +21,6 @@ from .page import page
 from .record import REMEDY, Heading, Record
 from .table import Row, as_json, rows
 
-#: Bytes of a report or a README to compare with.
-MOST_PAGE = 256 << 20
 #: Every file that can be made of records.
 PLACES = (
     *(TABLE, REPORT, README, *(f"{RECORD}/{name}" for name in record.FILES)),
@@ -158,7 +156,7 @@ def recompute(folder: Path, *, words: bool) -> tuple[int, list[str], list[Record
         f"{name} is {told.get(name)!r} in {TABLE}." for name in ("suite", "command") if told.get(name) != fresh[name]
     ]
     for name in (README, REPORT) if words else ():
-        if (folder / name).exists() and read_bytes(folder / name, MOST_PAGE, REMEDY) != made[name].encode():
+        if (folder / name).exists() and read_bytes(folder / name, output.MOST_FILE, REMEDY) != made[name].encode():
             found.append(f"{name} is not what the stored curves give.")
     return len(fresh["rows"]), found, kept
 
