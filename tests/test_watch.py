@@ -279,6 +279,7 @@ def test_a_gymnasium_environment_draws_itself(tmp_path: Path) -> None:
     assert not np.array_equal(first[:192], last[:192])
 
 
+@pytest.mark.usefixtures("opengl")
 @pytest.mark.parametrize("mode", ["frozen", "evolving"])
 def test_a_remote_on_the_host_has_its_television(mode: str, tmp_path: Path) -> None:
     settings = {"remote.mode": mode, "remote.between": "fresh"}
@@ -376,6 +377,7 @@ def test_a_task_without_a_drawing_draws_nothing() -> None:
     assert task.draw(Screen(jnp.zeros(1), jnp.zeros(1)), 320, 192) is None
 
 
+@pytest.mark.usefixtures("opengl")
 @pytest.mark.parametrize("task", ["half-cheetah", "ant-maze"])
 def test_simulations_are_drawn_and_left_alone(task: str) -> None:
     made = resolve(Experiment(task, "random")).setup.task

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+import ctypes
 import os
 import sys
 import zlib
@@ -142,8 +144,10 @@ def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
     if not isinstance(task, GymnasiumTask):
         return task.open(1)
     if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
-        # Gymnasium's own MuJoCo environments would look for a display.
-        os.environ.setdefault("MUJOCO_GL", "egl")
+        # Gymnasium's own MuJoCo environments would look for a display. Without EGL, MuJoCo could not even be imported.
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libEGL.so.1")
+            os.environ.setdefault("MUJOCO_GL", "egl")
     return task.open(1, render=task.draws)
 
 
