@@ -94,9 +94,9 @@ constraints: $(VENV)/.installed-dev ## constraints.txt anew: the newest versions
 newest: $(BIN)/python ## whether Curiax works with what the index has by now, as `pip install` without constraints takes it
 	rm -rf $(NEWEST)
 	$(BIN)/python -m venv $(NEWEST)
-	$(NEWEST)/bin/python -m pip --disable-pip-version-check --quiet install .
+	$(NEWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile .
 	$(NEWEST)/bin/curiax list >/dev/null
-	$(NEWEST)/bin/curiax run mountain-car --method lbs --seeds 1 --steps 512 --out $(NEWEST)/run >/dev/null
+	$(NEWEST)/bin/curiax run mountain-car --method lbs --seeds 1 --steps 2048 --out $(NEWEST)/run >/dev/null
 	rm -rf $(NEWEST)
 
 # A name on the PATH need not be a Python that works and makes environments (pyenv's need not, Debian's without

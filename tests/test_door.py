@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from parts import PARTS
 
 from curiax.cli.doctor import BEFORE, EXTRAS
 
@@ -77,6 +78,18 @@ def test_what_users_install_has_upper_bounds() -> None:
 def test_the_doctor_recommends_extras_that_there_are() -> None:
     assert {*EXTRAS, "cuda", "dmc"} == {*PROJECT["optional-dependencies"]} - {"dev", "docs"}
     assert {*BEFORE} <= {*EXTRAS}
+
+
+# --- what may be left out -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_ci_demands_what_may_be_left_out_elsewhere(part: str) -> None:
+    variable = f"CURIAX_REQUIRE_{part.upper()}=1"
+    assert variable in (ROOT / ".ci" / "run").read_text()
+    (row,) = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if f"`{variable}`" in line]
+    for said in PARTS[part]:
+        assert said in row
 
 
 # --- the browser --------------------------------------------------------------------------------------------

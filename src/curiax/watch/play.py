@@ -143,12 +143,17 @@ def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
         return RemoteFleet(open_to_draw(task.task), task.task.spec.action, task.settings)
     if not isinstance(task, GymnasiumTask):
         return task.open(1)
+    prefer_egl()
+    return task.open(1, render=task.draws)
+
+
+def prefer_egl() -> None:
+    """Have Gymnasium's own MuJoCo environments drawn without a display, where there is none."""
     if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
-        # Gymnasium's own MuJoCo environments would look for a display. Without EGL, MuJoCo could not even be imported.
+        # Where EGL is missing, MuJoCo could not even be imported with this variable.
         with contextlib.suppress(OSError):
             ctypes.CDLL("libEGL.so.1")
             os.environ.setdefault("MUJOCO_GL", "egl")
-    return task.open(1, render=task.draws)
 
 
 def open_world(task: AbstractAnyTask) -> AbstractWorld:
