@@ -106,7 +106,7 @@ $(BIN)/python:
 	  "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
 	  echo "$$python -m venv $(VENV)"; \
 	  "$$python" -m venv $(VENV) && exit; \
-	  rm -rf $(VENV); exit 2; \
+	  rm -f $(BIN)/python; exit 2; \
 	done; \
 	echo "Curiax needs Python 3.11 or newer with its modules venv and ensurepip (Debian: apt-get install python3-venv);" \
 	  "none of these has that: $(or $(PYTHON),$(PYTHONS)). Another one: make PYTHON=/path/to/python3.12 ..." >&2; exit 2

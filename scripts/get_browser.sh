@@ -11,6 +11,8 @@ echo "installing" $wanted
 export DEBIAN_FRONTEND=noninteractive
 # Not for long where there is no network, or where somebody else is installing.
 apt="apt-get -qq -o Acquire::Retries=2 -o DPkg::Lock::Timeout=60"
-{ timeout 120 $apt update && $apt install --yes $wanted; } </dev/null >/dev/null 2>&1 ||
+said=$({ timeout 120 $apt update && $apt install --yes $wanted; } 2>&1 </dev/null) || {
+  echo "$said" | grep '^E:'
   echo "apt-get could not install" $wanted
+}
 exit 0

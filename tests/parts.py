@@ -15,7 +15,7 @@ PARTS = {
     "sb3": ("Stable-Baselines3", "make sb3"),
     "mario": ("Super Mario Bros.", "make mario"),
 }
-MARK = "Left out: "
+MARK, WHY = "Left out: ", " because "
 
 
 def demanded(part: str) -> bool:
@@ -34,10 +34,10 @@ def leave_out(part: str, why: object) -> NoReturn:
     if demanded(part):
         what, how = PARTS[part]
         pytest.fail(f"CURIAX_REQUIRE_{part.upper()} demands {what}: {why}. To get it: {how}", pytrace=False)
-    pytest.skip(reason(part), allow_module_level=True)
+    pytest.skip(f"{reason(part)}{WHY}{why}", allow_module_level=True)
 
 
 def told(reasons: Iterable[str]) -> str:
     """One line about all that was left out, or nothing."""
-    parts = sorted({text.partition(MARK)[2] for text in reasons if MARK in text})
+    parts = sorted({text.partition(MARK)[2].partition(WHY)[0] for text in reasons if MARK in text})
     return MARK + ", ".join(parts) if parts else ""

@@ -121,7 +121,7 @@ def test_the_browser_is_installed_where_it_may_be(
     stub(tmp_path, "ldconfig", "echo libEGL.so.1" if films else "echo libc.so.6")
     stub(tmp_path, "id", f"echo {user}")
     stub(tmp_path, "timeout", 'shift; "$@"')
-    stub(tmp_path, "apt-get", f'echo "$@" >>"{tmp_path}/said"; {"exit 0" if works else "exit 100"}')
+    stub(tmp_path, "apt-get", f'echo "$@" >>"{tmp_path}/said"; {"exit 0" if works else "echo E: no; exit 100"}')
     script = ROOT / "scripts" / "get_browser.sh"
     done = subprocess.run(["sh", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -130,7 +130,7 @@ def test_the_browser_is_installed_where_it_may_be(
     if installed and works:
         assert said[-1].endswith(f"install --yes {installed}")
     elif installed:
-        assert done.stdout.splitlines()[-1] == f"apt-get could not install {installed}"
+        assert done.stdout.splitlines()[1:] == ["E: no", f"apt-get could not install {installed}"]
     else:
         assert done.stdout == ""
 
@@ -171,7 +171,9 @@ def test_a_machine_without_a_python_that_works_is_told_so(stubs: Path) -> None:
     assert "none of these has that: python3.12." in made(stubs, "PYTHON=python3.12").stderr
 
 
-def test_an_environment_that_could_not_be_made_leaves_nothing(stubs: Path) -> None:
-    stub(stubs, "python3", 'test "$1" = -c && exit; mkdir -p "$3/bin"; exit 1')
+def test_an_environment_that_could_not_be_made_is_not_taken_for_one(stubs: Path) -> None:
+    stub(stubs, "python3", 'test "$1" = -c && exit; mkdir -p "$3/bin"; echo >"$3/bin/python"; exit 1')
+    (stubs / "venv").mkdir()
+    (stubs / "venv" / "mine").touch()
     assert made(stubs).returncode == 2
-    assert not (stubs / "venv").exists()
+    assert {path.name for path in (stubs / "venv").rglob("*")} == {"mine", "bin"}
