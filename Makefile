@@ -1,10 +1,14 @@
 # On a machine with only Python >= 3.11:  make demo  |  make test
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+PYTHONS = python3.11 python3.12 python3.13 python3 python
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+NEWEST := $(VENV)/newest
+# The versions that are known to work together, whatever the index has by now.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 
-.PHONY: demo test sb3 mario lint format types tests docs results results-gpu check-python benchmark gpu-bundle soak clean help bonus-examples
+.PHONY: demo test sb3 mario lint format types tests docs results results-gpu benchmark gpu-bundle soak clean help \
+  bonus-examples browser constraints newest
+.NOTPARALLEL: # one environment, which one installs into at a time
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -12,9 +16,9 @@ help: ## what can be made
 demo: $(VENV)/.installed ## the noisy-TV comparison, ending with runs/demo/report.html
 	$(BIN)/curiax reproduce noisy-tv --seeds 8 --out runs/demo
 
-test: $(VENV)/.installed-dev lint types tests ## environment, lint, format and type checks, tests
+test: lint types browser tests ## environment, lint, format and type checks, tests; says what it left out
 
-lint:
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
@@ -22,15 +26,18 @@ format: $(VENV)/.installed-dev ## put the code into the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types:
+types: $(VENV)/.installed-dev
 	$(BIN)/basedpyright
 
-tests:
+tests: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2
+
+browser: ## what the tests of the report's page and of films need of the system, where root may install it
+	@sh scripts/get_browser.sh
 
 sb3: $(VENV)/.installed-sb3 ## PyTorch and Stable-Baselines3, which `make test` then tests with
 
-mario: $(VENV)/.installed-mario ## Super Mario Bros., which `make test` then tests with; needs g++
+mario: $(VENV)/.installed-mario ## Super Mario Bros., which `make test` then tests with; needs g++ (for educational use, says its licence)
 
 docs: $(VENV)/.installed-docs ## the documentation, as a site in docs/_build/html; no network
 	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs docs/_build/html
@@ -79,41 +86,60 @@ gpu-bundle: $(VENV)/.installed ## dist/gpu: Curiax and what an offline GPU node 
 soak: $(VENV)/.installed-dev ## the long checks of reliability; figures to results/reliability.json; an hour and a half
 	$(BIN)/python soak/run_all.py
 
-check-python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Curiax needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
+constraints: $(VENV)/.installed-dev ## constraints.txt anew: the newest versions that pyproject.toml allows, for every Python
+	$(BIN)/python -m pip --disable-pip-version-check --quiet install uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-annotate \
+	  --custom-compile-command "make constraints" --output-file constraints.txt pyproject.toml
 
-$(BIN)/python: | check-python
-	$(PYTHON) -m venv $(VENV)
+newest: $(BIN)/python ## whether Curiax works with what the index has by now, as `pip install` without constraints takes it
+	rm -rf $(NEWEST)
+	$(BIN)/python -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-compile .
+	$(NEWEST)/bin/curiax list >/dev/null
+	$(NEWEST)/bin/curiax run mountain-car --method lbs --seeds 1 --steps 2048 --out $(NEWEST)/run >/dev/null
+	rm -rf $(NEWEST)
 
-$(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(PIP) install -e .
+# A name on the PATH need not be a Python that works and makes environments (pyenv's need not, Debian's without
+# python3-venv does not), so each is asked.
+$(BIN)/python:
+	@for python in $(or $(PYTHON),$(PYTHONS)); do \
+	  "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  echo "$$python -m venv $(VENV)"; \
+	  "$$python" -m venv $(VENV) && exit; \
+	  rm -f $(BIN)/python; exit 2; \
+	done; \
+	echo "Curiax needs Python 3.11 or newer with its modules venv and ensurepip (Debian: apt-get install python3-venv);" \
+	  "none of these has that: $(or $(PYTHON),$(PYTHONS)). Another one: make PYTHON=/path/to/python3.12 ..." >&2; exit 2
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP) install -e '.[dev]'
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-results: pyproject.toml | $(BIN)/python
-	$(PIP) install -e '.[atari,mujoco]'
+$(VENV)/.installed-results: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[atari,mujoco]'
 	@touch $@ $(VENV)/.installed
 
-# On Linux the plain name takes a build with gigabytes of CUDA where no other is offered: `make sb3 TORCH=...` says which.
-TORCH ?= torch==2.13.0
-$(VENV)/.installed-sb3: pyproject.toml | $(BIN)/python
-	$(PIP) install $(TORCH)
-	$(PIP) install -e '.[sb3]'
+# On Linux this takes a build with gigabytes of CUDA where no other is offered. A smaller one:
+# make sb3 TORCH='torch --index-url https://download.pytorch.org/whl/cpu'
+TORCH ?= torch
+$(VENV)/.installed-sb3: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) $(TORCH)
+	$(INSTALL) -e '.[sb3]'
 	@touch $@ $(VENV)/.installed
 
 # nes-py is compiled on the spot, by g++ and nothing else.
-$(VENV)/.installed-mario: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-mario: pyproject.toml constraints.txt | $(BIN)/python
 	@command -v g++ >/dev/null || \
 	  { echo "Super Mario Bros. needs a C++ compiler, g++, to build nes-py: apt-get install g++, then make mario" >&2; exit 2; }
-	$(PIP) install -e '.[mario]'
+	$(INSTALL) -e '.[mario]'
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
-	$(PIP) install -e '.[docs]'
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.installed
 
 clean: ## remove the environment, caches and runs

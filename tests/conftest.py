@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import parts
 import pytest
 
 # Before JAX starts, and for every process that a test starts. Compiling is what the tests wait for most: LLVM's lowest
@@ -40,11 +41,33 @@ def pytest_sessionstart() -> None:
     devices.remove_broken_programs(CACHE)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which parts were left out on this machine, and how to get what they need."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if line := parts.told(str(report.longrepr[2]) for report in skipped):
+        terminalreporter.write_line(line, yellow=True)
+
+
 @pytest.fixture
 def getkey() -> Callable[[], jax.Array]:
     """Returns a fresh key at each call."""
     numbers = itertools.count()
     return lambda: jax.random.fold_in(jax.random.key(20221015), next(numbers))
+
+
+@pytest.fixture(scope="session")
+def opengl() -> None:
+    """Leaves out what MuJoCo draws where there is nothing to draw with."""
+    from curiax import UsageError
+    from curiax.envs import HalfCheetah
+
+    fleet = HalfCheetah().open(1)
+    try:
+        fleet.render(0, 64, 64)
+    except UsageError as error:
+        parts.leave_out("films", error)
+    finally:
+        fleet.close()
 
 
 @pytest.fixture(scope="module")

@@ -180,8 +180,26 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(capsys.readouterr().out)
     assert set(data["extras"]) == {"mujoco", "video", "atari", "mario", "dmc", "sb3", "ray", "cuda"}
     assert data["packages"]["jax"]
+    assert "pip install" not in data["extras"]["dmc"]
     assert call("doctor") == 0
     assert "devices" in capsys.readouterr().out
+
+
+def test_the_doctor_says_what_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(mujoco: Any) -> dict[str, Any]:
+        return {}
+
+    monkeypatch.setattr("curiax.envs._picture.backends", none)
+    for name in ("ray", "imageio_ffmpeg"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr("curiax.envs.mario.importlib.util.find_spec", lambda name: None)
+    assert call("doctor", "--json") == 0
+    extras = json.loads(capsys.readouterr().out)["extras"]
+    assert extras["ray"] == "missing: pip install 'curiax[ray]'"
+    assert extras["video"] == "missing: pip install 'curiax[video]'"
+    assert extras["mario"].startswith("missing: pip install 'curiax[mario]' (needs a C++ compiler; ")
+    assert "free for educational use" in extras["mario"]
+    assert extras["mujoco"].startswith("works, but not films: MuJoCo finds no OpenGL")
 
 
 def test_check_says_what_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,3 +67,15 @@ def test_a_level_of_optimisation_that_the_user_names_is_left_alone(monkeypatch: 
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     assert devices.compiler_options(SimpleNamespace(platform="cpu")) == {"xla_backend_optimization_level": 2}
     assert devices.compiler_options(SimpleNamespace(platform="gpu")) is None
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("CURIAX_CACHE")
+    monkeypatch.setattr(Path, "home", nobody)
+    kept = SimpleNamespace(jax_num_cpu_devices=2, jax_compilation_cache_dir=None)
+    monkeypatch.setattr(devices, "jax", SimpleNamespace(config=kept))  # whose configuration cannot be changed
+    devices.prepare()
+    assert kept.jax_compilation_cache_dir is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
+import importlib.util
 import re
 import resource
 import subprocess
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from parts import leave_out
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -33,8 +34,8 @@ MOST_SECONDS = 60
 
 def run_example(name: str) -> tuple[str, float]:
     """What the example prints, and the seconds that processors worked on it: other processes do not count."""
-    if "sb3" in name and not os.environ.get("CURIAX_REQUIRE_SB3"):
-        pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed: pip install '.[sb3]'")
+    if "sb3" in name and not importlib.util.find_spec("stable_baselines3"):
+        leave_out("sb3", "it is not installed")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, check=False, timeout=240)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

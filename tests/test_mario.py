@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from parts import demanded, reason
 
 from curiax import SimulatorError, UsageError
 from curiax.envs import _emulator_worker, mario
@@ -19,10 +19,7 @@ from curiax.envs.mario import Mario, checked_rom, library, region, rom_path
 from curiax.testing.fleets import check_host_task
 
 installed = all(importlib.util.find_spec(name) for name in ("nes_py", "gym_super_mario_bros"))
-needs_the_game = pytest.mark.skipif(
-    not installed and not os.environ.get("CURIAX_REQUIRE_MARIO"),
-    reason="Super Mario Bros. is not installed: make mario, or pip install '.[mario]'",
-)
+needs_the_game = pytest.mark.skipif(not installed and not demanded("mario"), reason=reason("mario"))
 #: An action by the buttons that it holds.
 BUTTONS = ("", "up", "down", "left", "right", "A", "B", "A B")
 BUTTONS += ("left A", "left B", "left A B", "right A", "right B", "right A B")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import parts
 import pytest
 from browser import start_browser
 from selenium.webdriver import ActionChains, Chrome, Keys
@@ -246,13 +247,24 @@ def test_a_gallery_is_a_table_of_pictures() -> None:
 # ---- In a browser ----
 
 
-def test_says_that_the_browser_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("browser.CHROMIUM", "/nowhere/chromium")
-    monkeypatch.delenv("CURIAX_NO_BROWSER", raising=False)
-    with pytest.raises(pytest.fail.Exception, match="apt-get install chromium chromium-driver"):
+@pytest.mark.parametrize(
+    ("chromium", "fault"), [("", "no chromium and no chromedriver on the PATH"), ("exit 1", "it does not start: ")]
+)
+def test_without_a_browser_its_tests_are_left_out_unless_they_are_demanded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chromium: str, fault: str
+) -> None:
+    for name in ("chromium", "chromedriver"):
+        if chromium:
+            (tmp_path / name).write_text(f"#!/bin/sh\n{chromium}\n")
+            (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CURIAX_REQUIRE_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception) as skipped:
         start_browser(tmp_path)
-    monkeypatch.setenv("CURIAX_NO_BROWSER", "1")
-    with pytest.raises(pytest.skip.Exception):
+    told = parts.told([str(skipped.value), "another reason", str(skipped.value)])
+    assert told == "Left out: the report's page in a browser (apt-get install chromium chromium-driver)"
+    monkeypatch.setenv("CURIAX_REQUIRE_BROWSER", "1")
+    with pytest.raises(pytest.fail.Exception, match=fault):
         start_browser(tmp_path)
 
 

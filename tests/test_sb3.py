@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from parts import leave_out
 
 from curiax import Bonus, UsageError
 
-if os.environ.get("CURIAX_REQUIRE_SB3"):
+try:
     import stable_baselines3 as sb3
-else:
-    sb3 = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed: pip install '.[sb3]'")
+except ImportError as error:
+    leave_out("sb3", error)
 
 import torch
 from stable_baselines3.common.evaluation import evaluate_policy

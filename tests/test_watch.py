@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -36,6 +38,7 @@ from curiax.envs.remote import Screen
 from curiax.experiments import folder
 from curiax.experiments.spec import Experiment, resolve
 from curiax.watch import film, watch
+from curiax.watch.play import prefer_egl
 
 SHORT = {"steps": 6, "width": 320, "height": 240}
 
@@ -279,6 +282,7 @@ def test_a_gymnasium_environment_draws_itself(tmp_path: Path) -> None:
     assert not np.array_equal(first[:192], last[:192])
 
 
+@pytest.mark.usefixtures("opengl")
 @pytest.mark.parametrize("mode", ["frozen", "evolving"])
 def test_a_remote_on_the_host_has_its_television(mode: str, tmp_path: Path) -> None:
     settings = {"remote.mode": mode, "remote.between": "fresh"}
@@ -376,6 +380,7 @@ def test_a_task_without_a_drawing_draws_nothing() -> None:
     assert task.draw(Screen(jnp.zeros(1), jnp.zeros(1)), 320, 192) is None
 
 
+@pytest.mark.usefixtures("opengl")
 @pytest.mark.parametrize("task", ["half-cheetah", "ant-maze"])
 def test_simulations_are_drawn_and_left_alone(task: str) -> None:
     made = resolve(Experiment(task, "random")).setup.task
@@ -413,6 +418,21 @@ def test_a_machine_without_opengl_is_told_what_to_install(monkeypatch: pytest.Mo
     fleet = task.open(1)
     with pytest.raises(UsageError, match=r"EGL: no libEGL.so.1; GLX: .*libegl1 libgl1-mesa-dri.*MUJOCO_GL=osmesa"):
         fleet.render(0, 320, 240)
+
+
+@pytest.mark.parametrize("egl", [True, False])
+def test_egl_is_asked_for_where_it_is(egl: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        if not egl:
+            raise OSError(name)
+
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv("MUJOCO_GL", "")  # so that it is put back
+    monkeypatch.delenv("MUJOCO_GL")
+    prefer_egl()
+    assert os.environ.get("MUJOCO_GL") == ("egl" if egl else None)
 
 
 # --- what cannot be made ------------------------------------------------------------------------------------

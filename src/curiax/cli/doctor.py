@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 
 from .._version import __version__
 from ._arguments import parse
 
-#: Extra → a module that must import for it to work; none of Mario's, whose Python needs gym and is not used.
+#: Extra → a module that must import for it to work; of `mujoco` and `mario` more is looked at. Not `dmc`: so far it
+#: enables nothing.
 EXTRAS = {
-    "mujoco": "mujoco",
+    "mujoco": "mujoco.batch",
     "video": "imageio_ffmpeg",
     "atari": "ale_py",
     "mario": "",
-    "dmc": "dm_control",
     "sb3": "stable_baselines3",
     "ray": "ray",
 }
+#: What else to know before installing one.
+BEFORE = {"mario": " (needs a C++ compiler; the game's package: proprietary, free for educational use)"}
 
 
 def command_doctor(args: list[str]) -> int:
     """Versions, devices, extras."""
+    import contextlib
     import importlib
     import importlib.metadata
     import platform
@@ -35,19 +39,22 @@ def command_doctor(args: list[str]) -> int:
 
     devices.prepare()
     extras = {}
+    more = {"mujoco": mujoco_works, "mario": mario_works}
     for extra, module in EXTRAS.items():
         try:
-            if module:
-                importlib.import_module(module)
-            extras[extra] = "works" if module else mario_works()
+            with contextlib.redirect_stderr(io.StringIO()):  # gym's obituary, which Stable-Baselines3 has it print
+                if module:
+                    importlib.import_module(module)
+            extras[extra] = more[extra]() if extra in more else "works"
         except ImportError:
-            extras[extra] = f"missing: pip install 'curiax[{extra}]'"
+            extras[extra] = f"missing: pip install 'curiax[{extra}]'{BEFORE.get(extra, '')}"
         except Exception as error:
             extras[extra] = f"broken: {type(error).__name__}: {error}"
     found = jax.devices()
     extras["cuda"] = (
         "works" if found[0].platform == "gpu" else "no GPU seen: pip install 'curiax[cuda]' on a GPU machine"
     )
+    extras["dmc"] = "not needed: nothing in this release uses it"
     data = {
         "curiax": __version__,
         "python": platform.python_version(),
@@ -69,6 +76,21 @@ def command_doctor(args: list[str]) -> int:
         else:
             print(f"{name:18s} {', '.join(value) if isinstance(value, list) else value}")
     return 0
+
+
+def mujoco_works() -> str:
+    """Whether simulations can be drawn, too."""
+    from .._errors import UsageError
+    from ..envs import HalfCheetah
+
+    fleet = HalfCheetah().open(1)
+    try:
+        fleet.render(0, 64, 64)
+    except UsageError as error:
+        return f"works, but not films: {error}"
+    finally:
+        fleet.close()
+    return "works, films too"
 
 
 def mario_works() -> str:

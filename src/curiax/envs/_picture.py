@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -104,8 +105,10 @@ def open_context(mujoco: Any, model: Any, width: int, height: int) -> tuple[Any,
     faults = []
     for name, find in backends(mujoco).items():
         try:
-            canvas = find()(width, height)
-            canvas.make_current()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # GLFW's, about a display: what fails is told below
+                canvas = find()(width, height)
+                canvas.make_current()
             context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
         except Exception as error:  # whatever a missing or broken driver raises

@@ -51,7 +51,10 @@ VERSION = "version of the game"
 #: The header of a ROM file, and what it says of this game: banks of program and of pictures; no battery, no trainer, no
 #: memory controller, whose registers the saved state would lack.
 HEADER, PROGRAM, PICTURES = 16, 2, 1
-INSTALL = "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); nes-py needs a C++ compiler."
+INSTALL = (
+    "pip install 'curiax[mario]' (or, in a checkout, pip install -e '.[mario]'); nes-py needs a C++ compiler, and "
+    "gym-super-mario-bros, which brings the game, is proprietary and free for educational use."
+)
 
 
 class Mario(AbstractEmulatorTask):

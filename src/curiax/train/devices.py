@@ -38,10 +38,10 @@ def prepare(count: int | None = None) -> None:
     chosen = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
     if folder.lower() == "off" or chosen:
         return
-    path = Path(folder) if folder else Path.home() / ".cache" / "curiax" / "xla"
     try:
+        path = Path(folder) if folder else Path.home() / ".cache" / "curiax" / "xla"
         path.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # no folder may be made there, or nobody's home is known
         return
     remove_broken_programs(path)
     jax.config.update("jax_compilation_cache_dir", str(path))

@@ -93,7 +93,7 @@ def open_lanes(
     else:
         found = lane_devices(len(seeds))
         kind, lines = Lane, [[device] for device in islice(cycle(found), count or len(found))]
-    dealt = [[seeds[k] for k in part] for part in np.array_split(np.arange(len(seeds)), len(lines))]
+    dealt = [[seeds[k] for k in part.tolist()] for part in np.array_split(np.arange(len(seeds)), len(lines))]
     threads = max(1, cpu_cores() // len(lines))
     lanes: list[AbstractLane] = [
         kind(setup, build_model, part, line, threads) for part, line in zip(dealt, lines, strict=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+import ctypes
 import os
 import sys
 import zlib
@@ -141,10 +143,17 @@ def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
         return RemoteFleet(open_to_draw(task.task), task.task.spec.action, task.settings)
     if not isinstance(task, GymnasiumTask):
         return task.open(1)
-    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
-        # Gymnasium's own MuJoCo environments would look for a display.
-        os.environ.setdefault("MUJOCO_GL", "egl")
+    prefer_egl()
     return task.open(1, render=task.draws)
+
+
+def prefer_egl() -> None:
+    """Have Gymnasium's own MuJoCo environments drawn without a display, where there is none."""
+    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
+        # Where EGL is missing, MuJoCo could not even be imported with this variable.
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libEGL.so.1")
+            os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def open_world(task: AbstractAnyTask) -> AbstractWorld:
