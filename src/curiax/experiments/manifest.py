@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from .._errors import OutputError
 from .._files import damaged, digest, digest_of_json, read_bytes, read_json
+from .pictures import Pictures
 
 if TYPE_CHECKING:
     import polars
@@ -137,6 +138,8 @@ class Manifest(Said):
     grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
     #: What a task calls the two kinds of transitions whose bonuses it compares.
     compared: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
+    #: What was seen before and after each of the samples of these transitions.
+    samples: Pictures | None = None
     notes: Notes | None = None
     command: Text | None = None
     versions: Annotated[dict[Name, Text], Field(max_length=256)] | None = None

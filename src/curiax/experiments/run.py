@@ -41,6 +41,7 @@ from .interrupt import DONE, Stop, listening
 from .keeper import Keeper, meant
 from .manifest import Notes, complaint
 from .options import RunOptions
+from .pictures import taken
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .session import Session, installed
@@ -364,5 +365,6 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "command": command(),
         "versions": installed(plan),
         "platform": platform.platform(),
+        **taken(plan.setup.task),
         **facts,
     }

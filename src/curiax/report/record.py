@@ -21,7 +21,8 @@ from .._errors import OutputError
 from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
-from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
+from ..experiments.manifest import MOST_TABLE, Manifest, Name, Said, Text, checked, read_table
+from ..experiments.pictures import Pictures
 from ..experiments.presets import PRESETS
 from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
@@ -226,7 +227,7 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
-    facts |= {name: dict(manifest[name]) for name in ("lost", "masked", "notes") if manifest.get(name)}
+    facts |= {name: dict(manifest[name]) for name in ("lost", "masked", "notes", "samples") if manifest.get(name)}
     facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
     return Record(facts, steps[at], curves, steps[moments], maps)
 
@@ -352,7 +353,11 @@ def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
                 "values": [row.tolist() for row in compact(values)],
             }
             maps.append(pl.DataFrame(frame, schema_overrides={"values": pl.List(pl.Float32)}))
-    runs = {"format": FORMAT, "heading": asdict(heading), "runs": [dict(record.facts) for record in records]}
+    # All runs of a task show the same samples: their pictures are kept once.
+    pictures = {record.task: record.facts["samples"] for record in reversed(records) if record.facts.get("samples")}
+    facts = [{name: told for name, told in record.facts.items() if name != "samples"} for record in records]
+    runs = {"format": FORMAT, "heading": asdict(heading), "runs": facts}
+    runs |= {"samples": pictures} if pictures else {}
     with written(path):
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / RUNS, f"{json.dumps(runs, indent=1, ensure_ascii=False)}\n".encode())
@@ -383,6 +388,12 @@ class HeadingSaid(Said):
     remarks: Annotated[list[Text], Field(max_length=4096)] = []  # noqa: RUF012
 
 
+class Shown(Said):
+    """The pictures of each task's samples in `runs.json`."""
+
+    pictures: Annotated[dict[Name, Pictures], Field(max_length=256)]
+
+
 def read_runs(path: Path) -> dict[str, Any]:
     """What `runs.json` holds."""
     data = read_json(path / RUNS, REMEDY)
@@ -393,6 +404,11 @@ def read_runs(path: Path) -> dict[str, Any]:
     checked(HeadingSaid, data["heading"], lambda why: damaged(path / RUNS, f"heading: {why}", REMEDY))
     for facts in data["runs"]:
         check_facts(path / RUNS, facts)
+    told = {"pictures": data.get("samples", {})}
+    pictures = checked(Shown, told, lambda why: damaged(path / RUNS, f"samples: {why}", REMEDY)).pictures
+    for facts in data["runs"]:
+        if (seen := pictures.get(facts["identity"]["task"])) is not None:
+            facts["samples"] = seen.model_dump()
     return data
 
 
