@@ -284,11 +284,11 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
     if any(not table[name].dtype.is_integer() or table[name].null_count() for name in ("seed", "iteration", "step")):
         raise refuse(f"the seeds, iterations or steps of {folder.METRICS} are no whole numbers")
     ordered = table.sort("seed", "iteration")
-    if ordered["seed"].to_list() != [seed for seed in sorted(seeds) for _ in range(iterations)]:
+    if (ordered["seed"].to_numpy() != np.repeat(sorted(seeds), iterations)).any():
         raise refuse(f"the seeds of {folder.METRICS} are not its manifest's")
     steps = ordered["step"].to_numpy().reshape(len(seeds), iterations)
-    counted = ordered["iteration"].to_list() == list(range(iterations)) * len(seeds)
-    if not counted or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
+    counted = ordered["iteration"].to_numpy().reshape(len(seeds), iterations) == np.arange(iterations)
+    if not counted.all() or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
         raise refuse(f"the iterations and steps of {folder.METRICS} are not those of a run")
     for name in table.columns:
         kind, _, grid = name.partition("/")
@@ -467,9 +467,10 @@ def load(path: Path) -> list[Record]:
 
 def matrix(path: Path, name: str, rows: polars.Series) -> np.ndarray:
     """The moments of a map `[M, cells]`."""
-    if rows.list.len().n_unique() != 1:
-        raise OutputError(f"{path} is damaged: the map {name!r} has rows of different lengths.")
-    return np.array(rows.to_list(), np.float32)
+    lengths = rows.list.len().unique().to_list()
+    if len(lengths) != 1 or not lengths[0]:
+        raise OutputError(f"{path} is damaged: the map {name!r} has rows of different lengths, or empty ones.")
+    return rows.explode().to_numpy().astype(np.float32).reshape(len(rows), -1)
 
 
 def check_record(path: Path, number: int, made: Record, own: polars.DataFrame) -> None:
