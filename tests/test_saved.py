@@ -376,7 +376,10 @@ def test_names_that_import_nothing_foreign() -> None:
     assert foreign() == []
     assert foreign("curiax.envs:MountainCar", "curiax.curiosity:LBS") == []
     assert foreign("curiax.envs.mountain_car:MountainCar", "curiax.curiosity.vime:VIME") == []
-    assert foreign("curiax.testing:ProbeTask", "curiax.curiosity:os") == ["curiax.testing:ProbeTask", "curiax.curiosity:os"]
+    assert foreign("curiax.testing:ProbeTask", "curiax.curiosity:os") == [
+        "curiax.testing:ProbeTask",
+        "curiax.curiosity:os",
+    ]
     assert foreign("gymnasium:CartPole-v1", beta=3.0) == []
     assert foreign("gymnasium:theirs:CartPole-v1") == ["gymnasium:theirs:CartPole-v1"]
     assert foreign("gymnasium:CartPole-v1", id="theirs:Thing") == ["theirs:Thing"]
