@@ -150,25 +150,33 @@ def told(file: Path) -> Any:
 
 
 def put(data: Any, place: str, value: Any) -> None:
-    """Set `a.b.0.c` in plain data; settings have dots of their own, so their name comes last, behind a slash."""
+    """Set `a.b.0.c` in plain data, which is there; `a.b/c` may be new, and has dots of its own, as settings have."""
     path, slash, last = place.partition("/")
-    keys = [*path.split("."), *([last] if slash else [])]
-    for key in keys[:-1]:
-        data = data[int(key)] if isinstance(data, list) else data.setdefault(key, {})
-    data[int(keys[-1]) if isinstance(data, list) else keys[-1]] = value
+    *way, end = (*path.split("."), last) if slash else path.split(".")
+    for key in way:
+        data = data[int(key)] if isinstance(data, list) else data[key]
+    if isinstance(data, list):
+        data[int(end)] = value
+    elif slash or end in data:
+        data[end] = value
+    else:
+        raise KeyError(place)
 
 
-def says(file: str, places: Mapping[str, Any], *, both: Sequence[str] = ()) -> Change:
-    """A folder whose file says otherwise, and in whose other file the same places, where it has them, say so too."""
+def says(file: str, places: Mapping[str, Any], *, both: str = "") -> Change:
+    """A folder whose file says otherwise, and whose other file says so too in the same places, where it has them."""
 
     def change(folder: Path) -> None:
-        for name in (file, *both):
-            if (folder / name).is_file():
-                data = told(folder / name)
-                for place, value in places.items():
-                    with contextlib.suppress(KeyError, IndexError, TypeError):
-                        put(data, place, value)
-                (folder / name).write_text(json.dumps(data))
+        written = 0
+        for name in filter(None, (file, both)):
+            data = told(folder / name)
+            for place, value in places.items():
+                with contextlib.suppress(KeyError):
+                    put(data, place, value)
+                    written += 1
+            (folder / name).write_text(json.dumps(data))
+        if written < len(places):
+            raise ValueError(f"not every place of {list(places)} is there")
         sign(folder)
 
     return change
@@ -229,24 +237,34 @@ def table(file: str, make: Callable[[Any], Any], **options: Any) -> Change:
     return change
 
 
-def zeros(kind: str, count: int, column: str = "values") -> Callable[[Any], Any]:
-    """A table whose one list, or one column, has so many zeros."""
+def zeros(count: int, column: str = "values") -> Callable[[Any], Any]:
+    """A table whose one list has so many zeros."""
 
     def make(kept: Any) -> Any:
         import polars as pl
 
-        many = pl.repeat(0.0, count, dtype=pl.Float32, eager=True)
-        if kind == "list":
-            return kept.head(1).with_columns(pl.Series(column, [many]))
-        if kind == "text":
-            return pl.DataFrame({"run": pl.repeat(0, count // 100, dtype=pl.Int16, eager=True)}).with_columns(
-                pl.lit("x" * 100_000).alias("map"), pl.lit(0, pl.Int64).alias("step"), values=pl.lit([0.0])
-            )
-        return pl.DataFrame(
-            {name: many.cast(kept.schema[name]) for name in kept.columns if kept[name].dtype.is_numeric()}
-        )
+        return kept.head(1).with_columns(pl.Series(column, [pl.repeat(0.0, count, dtype=pl.Float32, eager=True)]))
 
     return make
+
+
+def rows(count: int) -> Callable[[Any], Any]:
+    """A table of so many zeros in each of its columns of numbers."""
+
+    def make(kept: Any) -> Any:
+        import polars as pl
+
+        numbers = [name for name in kept.columns if kept.schema[name].is_numeric()]
+        return pl.DataFrame({name: pl.repeat(0, count, dtype=kept.schema[name], eager=True) for name in numbers})
+
+    return make
+
+
+def long_texts(kept: Any) -> Any:
+    """Maps with the same long name again and again, which is written once."""
+    import polars as pl
+
+    return pl.concat([kept.head(1).with_columns(pl.lit("x" * 1_000_000).alias("map"))] * 5000)
 
 
 def bonus_says(places: Mapping[str, Any]) -> Change:
@@ -284,34 +302,36 @@ def names() -> list[Case]:
         task = {f"{part}.task": name for part in ("experiment", "identity")} | {"task": name}
         method = {f"{part}.method": name for part in ("experiment", "identity", "bonus")} | {"method": name}
         cases += [
-            (f"task {name!r}", "run", says(run, task, both=[agents])),
-            (f"method {name!r}", "run", says(run, method, both=[agents])),
+            (f"task {name!r}", "run", says(run, task, both=agents)),
+            (f"method {name!r}", "run", says(run, method, both=agents)),
             (f"task of a record {name!r}", "gallery", says(record, {"runs.0.identity.task": name})),
             (f"method of a Bonus {name!r}", "bonus", bonus_says({"method": name})),
         ]
         if ":" in name:
+            inner, outer = {"settings/task.id": name}, {"experiment.settings/task.id": name}
+            mario = {**task, "experiment.task": "mario", "experiment.settings/task.rom": name}
             cases += [
                 (f"task {name!r}", "old", says(agents, {"experiment.task": name})),
                 (f"method of a bonus {name!r}", "export", says(agents, {"bonus.method": name})),
-                (f"task.id {name!r}", "gym", says(agents, {"experiment.settings/task.id": name, "settings/task.id": name})),
-                (f"task.id {name!r}, in the settings alone", "gym", says(agents, {"settings/task.id": name})),
-                (f"task.rom {name!r}", "run", says(run, {**task, "experiment.task": "mario", "experiment.settings/task.rom": name}, both=[agents])),
-            ]  # fmt: skip
+                (f"task.id {name!r}", "gym", says(agents, {**inner, **outer})),
+                (f"task.id {name!r}, in the settings alone", "gym", says(agents, inner)),
+                (f"task.rom {name!r}", "run", says(run, mario, both=agents)),
+            ]
     return cases
 
 
 def markup() -> list[Case]:
     """Texts that mean something to a browser, a terminal, Markdown."""
-    run = ("experiment.label", "command", "preset", "platform", "versions.jax", "notes.evil", "identity.curiax")
+    run = ("experiment.label", "command", "preset", "platform", "versions.jax", "versions/evil", "identity.curiax")
     heading = ("title", "lead", "suite", "reference", "command", "remarks")
     cases: list[Case] = []
     for number, text in enumerate(MARKUP):
         for place in run:
-            cases.append((f"{place} {text!r}", "run", says("manifest.json", {place: text}, both=["agents.json"])))
+            cases.append((f"{place} {text!r}", "run", says("manifest.json", {place: text}, both="agents.json")))
         for place in heading:
             value = [text] if place == "remarks" else text
             cases.append((f"heading {place} {text!r}", "kept", says("record/runs.json", {f"heading.{place}": value})))
-        places = ("runs.0.experiment.label", "runs.0.identity.task", "runs.0.grids.0.name", "runs.0.lost.1")[
+        places = ("runs.0.experiment.label", "runs.0.identity.task", "runs.0.grids.0.name", "runs.0.versions/evil")[
             number % 4 :
         ]
         for place in places[:1]:
@@ -328,9 +348,9 @@ def places() -> list[Case]:
         mario = {"task": "mario", "experiment.task": "mario", "experiment.settings/task.rom": path}
         renamed = {"coverage/cells": f"coverage/{path}", "occupancy/bins": f"occupancy/{path}"}
         cases += [
-            (f"rom {path!r}", "run", says("manifest.json", mario, both=["agents.json"])),
+            (f"rom {path!r}", "run", says("manifest.json", mario, both="agents.json")),
             (f"label {path!r}", "run", says("manifest.json", {"experiment.label": path})),
-            (f"run_id {path!r}", "run", says("manifest.json", {"run_id": path}, both=["agents.json"])),
+            (f"run_id {path!r}", "run", says("manifest.json", {"run_id": path}, both="agents.json")),
             (f"listed file {path!r}", "run", says("manifest.json", {f"files/{path}": "0" * 32})),
             (f"suite {path!r}", "kept", says("record/runs.json", {"heading.suite": path})),
             (
@@ -390,18 +410,21 @@ def bombs() -> list[Case]:
             (f"{file} of many texts", kind, wrote(file, lambda: b'["ab"' + b',"ab"' * 6_000_000 + b"]")),
             (f"{file} with a long number", kind, wrote(file, b'{"format": ' + b"9" * 1_000_000 + b"}")),
         ]
-    for kind, file in (*json_files, ("run", "metrics.parquet"), ("export", "agents.safetensors"), ("kept", "README.md"),
-                       ("kept", "record/curves.parquet"), ("kept", "record/maps.parquet"), ("bonus", "bonus.safetensors")):  # fmt: skip
+    others = (("run", "metrics.parquet"), ("export", "agents.safetensors"), ("bonus", "bonus.safetensors"))
+    kept = (("kept", f"record/{name}.parquet") for name in ("curves", "maps"))
+    for kind, file in (*json_files, *others, *kept, ("kept", "README.md")):
         cases.append((f"{file} of 64 GB of holes", kind, sparse(file, 64 << 30)))
         cases.append((f"{file} of 3 GB of holes", kind, sparse(file, 3 << 30, b"PAR1")))
-    for count in (40_000_000, 120_000_000):
+    for many in (40_000_000, 100_000_000):
         cases += [
-            (f"maps of {count:,} zeros", "kept", table("record/maps.parquet", zeros("list", count))),
-            (f"curves of {count:,} zeros", "kept", table("record/curves.parquet", zeros("column", count // 4))),
-            (f"probes of {count:,} zeros", "run", table("metrics.parquet", zeros("list", count, "probe/car"))),
-            (f"metrics of {count:,} zeros", "run", table("metrics.parquet", zeros("column", count // 10))),
-            (f"maps of {count // 100:,} long texts", "kept", table("record/maps.parquet", zeros("text", count))),
+            (f"maps of {many:,} zeros", "kept", table("record/maps.parquet", zeros(many))),
+            (f"probes of {many:,} zeros", "run", table("metrics.parquet", zeros(many, "probe/car"))),
         ]
+    cases += [
+        ("curves of many rows", "kept", table("record/curves.parquet", rows(4_000_000))),
+        ("metrics of many rows", "run", table("metrics.parquet", rows(4_000_000))),
+        ("maps of long texts", "kept", table("record/maps.parquet", long_texts)),
+    ]
     tensors = (("export", "agents.safetensors"), ("bonus", "bonus.safetensors"))
     large = b'{"a":{"dtype":"F32","shape":[1,%d],"data_offsets":[0,%d]}}' % (1 << 33, 1 << 35)
     for kind, file in tensors:
@@ -434,7 +457,7 @@ def bombs() -> list[Case]:
             f"settings/{setting}": value,
             f"identity.settings/{setting}": value,
         }
-        cases.append((f"{setting} {value}", "run", says("manifest.json", both, both=["agents.json"])))
+        cases.append((f"{setting} {value}", "run", says("manifest.json", both, both="agents.json")))
         if setting == "method.width":
             cases.append((f"width of a bonus {value}", "bonus", bonus_says({"settings/width": value})))
     return cases
@@ -448,12 +471,12 @@ def many_tensors() -> bytes:
     return header(len(text), text)
 
 
-def picture(side: int) -> str:
+def picture(width: int, height: int = 1) -> str:
     """A grey PNG in base64."""
     from PIL import Image
 
     file = io.BytesIO()
-    Image.new("L", (side, side)).save(file, "PNG")
+    Image.new("L", (width, height)).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
 
 
@@ -552,7 +575,9 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
     set_traps(cwd, log)
     os.chdir(cwd)
     signal.signal(signal.SIGALRM, too_long)
-    cases, misses, most = every_case(), [], 0
+    cases, misses, most = every_case(), [], (0, "")
+    from curiax.cli import main
+
     tally: collections.Counter[str] = collections.Counter()
     laid = fuzz.snapshot(cwd)
     for number in numbers:
@@ -568,7 +593,7 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
             tally[outcome] += 1
             pages = "".join(page.read_text(errors="replace") for page in out.glob("report/*.[mh]*"))
             used = peak()
-            most = max(most, used)
+            most = max(most, (used, f"{kind}: {what}, {name}"))
             found = {
                 "tracebacks": outcome == "traceback",
                 "imports": log.exists() or str(cwd) in sys.path or "" in sys.path,
@@ -591,6 +616,11 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
             tally["writes_outside"] += 1
             misses.append({"miss": "writes_outside", "case": number, "what": f"{kind}: {what}", "said": str(strays)})
         shutil.rmtree(home)
+    for words in (["list"], ["doctor"]):
+        outcome, said = read_one(lambda words=words: main(words))
+        if outcome != "read" or log.exists() or str(cwd) in sys.path:
+            tally["imports"] += 1
+            misses.append({"miss": "imports", "what": words[0], "said": said[:300]})
     return {"tally": dict(tally), "misses": misses, "most": most}
 
 
@@ -608,17 +638,17 @@ def batch(originals: Path, work: Path, numbers: Sequence[int]) -> dict[str, Any]
     except (OSError, ValueError):
         what = (work / "current").read_text() if (work / "current").exists() else "before the first case"
         miss = {"miss": "crashes", "what": what, "said": f"exit {ended.returncode}: {ended.stderr.strip()[-300:]}"}
-        return {"tally": {"crashes": 1}, "misses": [miss], "most": 0}
+        return {"tally": {"crashes": 1}, "misses": [miss], "most": [0, ""]}
     finally:
         shutil.rmtree(work)
 
 
-def soak(every: int = 1, first: int = 0, originals: Path | None = None) -> dict[str, Any]:
-    """Figures of the cases, and every miss."""
-    begun, numbers = time.perf_counter(), range(first, len(every_case()), every)
+def soak(numbers: Sequence[int] | None = None, originals: Path | None = None) -> dict[str, Any]:
+    """Figures of the cases, all or those of these numbers, and every miss."""
+    begun, numbers = time.perf_counter(), range(len(every_case())) if numbers is None else numbers
     total: collections.Counter[str] = collections.Counter()
     misses: list[dict[str, Any]] = []
-    most = 0
+    most: list[Any] = [0, ""]
     with tempfile.TemporaryDirectory() as place:
         if originals is None:
             originals = Path(place) / "originals"
@@ -634,7 +664,8 @@ def soak(every: int = 1, first: int = 0, originals: Path | None = None) -> dict[
         "refused": total["refused"],
         "read": total["read"],
         **{name: total[name] for name in MISSES},
-        "most_memory_mib": most >> 20,
+        "most_memory_mib": most[0] >> 20,
+        "most_memory_in": most[1],
         "seconds": round(time.perf_counter() - begun, 1),
         "misses": misses,
         "passed": not misses,
@@ -656,7 +687,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="read each so manieth case")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     said = parser.parse_args()
-    figures = soak(said.every, said.first)
+    figures = soak(range(said.first, len(every_case()), said.every))
     print(json.dumps(figures, indent=2))
     return 0 if figures["passed"] else 1
 

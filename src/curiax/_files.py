@@ -23,7 +23,7 @@ from ._errors import OutputError
 if TYPE_CHECKING:
     import polars
 
-#: Bytes of a JSON file, and lists, objects and names in it, each of which takes a hundred times its own bytes in memory.
+#: Bytes of a JSON file, and lists, objects and names in it, which take a hundred times their own bytes in memory.
 MOST_JSON, MOST_PARTS = 32 << 20, 1 << 20
 #: How deeply lists and objects may be nested.
 MOST_DEPTH = 32
