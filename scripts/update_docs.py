@@ -951,6 +951,18 @@ def fuzz_told(found: dict[str, Any]) -> Told:
     )
 
 
+def forged_told(found: dict[str, Any]) -> Told:
+    """Forged folders beside traps."""
+    return (
+        f"{found['cases']} folders forged on purpose (names, paths, links, bombs, markup), read {found['readings']:,} "
+        "times by every command that reads, beside modules that say so when they are run",
+        f"{found['refused']:,} refused, {found['read']:,} read; {found['imports']} imports, {found['tracebacks']} "
+        f"tracebacks, {found['crashes']} crashes, {found['writes_outside']} writes, {found['control_characters']} "
+        f"control characters and {found['live_markup']} live tags shown; {found['most_memory_mib']:,} MiB of memory",
+        "none; below 1,024 MiB",
+    )
+
+
 def memory_told(found: dict[str, Any]) -> Told:
     """Memory over a long run."""
     counts = sorted({f"{run['iterations']:,}" for run in found["runs"]})
@@ -1024,6 +1036,7 @@ SOAKS: dict[str, tuple[str, Callable[[dict[str, Any]], Told]]] = {
     "kept_results": ("damaged reports", kept_told),
     "nonfinite": ("NaN, infinity and 1e30", nonfinite_told),
     "fuzz": ("hostile files", fuzz_told),
+    "forged": ("forged folders", forged_told),
     "same_bits": ("runs repeated", bits_told),
     "sweep": ("a sweep whose workers die", sweep_told),
     "memory": ("memory", memory_told),

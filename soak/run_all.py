@@ -21,6 +21,7 @@ from typing import Any
 import bits
 import corruption
 import cost
+import forged
 import fuzz
 import kept_results
 import kill
@@ -38,6 +39,7 @@ CHECKS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any
     "nonfinite": (lambda: nonfinite.soak(200, 0), lambda: nonfinite.soak(10, 0)),
     "fuzz": (lambda: fuzz.soak(10_000, 0), lambda: fuzz.soak(200, 0)),
     "kept_results": (lambda: kept_results.soak(500, 0), lambda: kept_results.soak(20, 0)),
+    "forged": (forged.soak, lambda: forged.soak(range(0, len(forged.every_case()), 20))),
     "kill": (kill.soak, lambda: kill.soak(8)),
     "sweep": (sweep.soak, lambda: sweep.soak(3)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from curiax.envs import NoisyMNIST
 from curiax.experiments import folder
+from curiax.experiments.pictures import taken
 from curiax.experiments.run import describe_grid
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
@@ -111,7 +114,14 @@ KINDS, SAMPLES = ("1 → 2…9", "0 → 1"), 12
 
 def compared_manifest(method: str, seeds: Sequence[int], iterations: int, **changes: Any) -> dict[str, Any]:
     """The manifest of a run on Noisy MNIST."""
-    return {**manifest("mnist", method, seeds, **changes), "iterations": iterations, "compared": list(KINDS)}
+    facts = manifest("mnist", method, seeds, **changes)
+    return {**facts, "iterations": iterations, "compared": list(KINDS), **pictures()}
+
+
+@functools.cache
+def pictures() -> dict[str, Any]:
+    """What a run on Noisy MNIST keeps of its samples."""
+    return taken(NoisyMNIST())
 
 
 def compared_metrics(first: np.ndarray, second: np.ndarray, seeds: Sequence[int], steps: int) -> pl.DataFrame:

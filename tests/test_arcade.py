@@ -27,10 +27,9 @@ from curiax.envs.atari import PAPER
 from curiax.experiments import reproduce
 from curiax.experiments.progress import headline
 from curiax.experiments.published import references
-from curiax.experiments.registry import METHODS, TASKS, find_task
+from curiax.experiments.registry import METHODS, TASKS, find_task, foreign
 from curiax.experiments.reproduce import experiments, lead, on_games
 from curiax.experiments.run import RunResult
-from curiax.experiments.saved import foreign
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import ARCADE, MARIO, SUITES
 from curiax.report import games, statistics
@@ -72,9 +71,8 @@ def test_without_ale_py_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_game_brings_no_code_of_somebody_elses() -> None:
-    told = {"task": "atari:Pitfall", "method": "lbs", "settings": {}}
-    assert foreign(told) == []
-    assert foreign({**told, "task": "atari_games:Pitfall"}) == ["atari_games:Pitfall"]
+    assert foreign("atari:Pitfall", "lbs", {}) == []
+    assert foreign("atari_games:Pitfall", "lbs", {}) == ["atari_games:Pitfall"]
 
 
 @pytest.mark.parametrize("task", ARCADE)

@@ -21,6 +21,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
 from curiax._errors import CuriaxError
+from curiax.experiments.pictures import encoded
 from curiax.report.content import (
     Cell,
     Claim,
@@ -39,7 +40,7 @@ from curiax.report.content import (
     Table,
 )
 from curiax.report.page import page
-from curiax.report.samples import png
+from curiax.report.samples import address
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 LABELS = ("LBS", "LBS small", HOSTILE, "random")
@@ -126,7 +127,7 @@ CONTENT = Content(
     version="Curiax 0.0.0",
 )
 #: A ratio on a logarithmic axis with its ideal, and a gallery whose pictures are three by two pixels.
-PICTURE = png(np.linspace(0, 1, 6).reshape(2, 3))
+PICTURE = address(encoded(np.linspace(0, 1, 6).reshape(2, 3)))
 RATIO = Curves(
     "ratio", "Ratio", "×", "", (Series("car", "LBS", (0, 1000, 2000), (100.0, 10.0, 1.0), (), ()),), None, True, 1.0
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 from PIL import Image
 from synthetic import KINDS, SAMPLES, compared_manifest, compared_metrics, manifest, metrics
 
+from curiax import OutputError
 from curiax.cli._tables import print_content
 from curiax.envs import NoisyMNIST
+from curiax.experiments import pictures
 from curiax.experiments.progress import headline
 from curiax.experiments.published import DESCRIBED, RATIO
 from curiax.experiments.registry import TASKS
@@ -26,7 +29,7 @@ from curiax.report.charts import left_curves, ratio_curves
 from curiax.report.claims import judge
 from curiax.report.content import Content
 from curiax.report.publish import publish, verify
-from curiax.report.record import Heading, Record, condense
+from curiax.report.record import Heading, Record, condense, load, save
 from curiax.report.table import rows
 from curiax.report.words import OF_RATIOS
 
@@ -197,7 +200,7 @@ def test_every_method_that_the_paper_speaks_of_is_judged() -> None:
 
 def test_pictures_survive_their_address() -> None:
     image = np.random.default_rng(0).random((5, 7))
-    data = base64.b64decode(samples.png(image).partition(",")[2])
+    data = base64.b64decode(samples.address(pictures.encoded(image)).partition(",")[2])
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), np.round(255 * image).astype(np.uint8))
 
 
@@ -226,13 +229,48 @@ def jax_at(states: Any, k: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[k], states)
 
 
-def test_a_task_that_is_not_at_hand_is_reported_without_its_pictures() -> None:
+def test_pictures_are_the_records_and_no_task_is_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the task is called, and one that kept none is reported without them."""
+    monkeypatch.setattr(NoisyMNIST, "samples", None)
     record = made("lbs", 1.0)
-    identity = {**record.facts["identity"], "task": "not_there:Task"}
-    other = Record({**record.facts, "identity": identity}, record.steps, record.curves, record.moments, record.maps)
-    (gallery,) = content([other]).galleries
-    assert {sample.before for sample in gallery.samples} == {""}
-    assert len(gallery.payments) == 2
+    facts = {**record.facts, "identity": {**record.facts["identity"], "task": "not_there:Task"}}
+    without = {name: told for name, told in facts.items() if name != "samples"}
+    for told, seen in ((facts, SAMPLES), (without, 0)):
+        (gallery,) = content([dataclasses.replace(record, facts=told)]).galleries
+        assert sum(bool(sample.before) for sample in gallery.samples) == seen
+        assert len(gallery.payments) == 2
+
+
+def changed(png: bytes) -> str:
+    return base64.b64encode(png).decode()
+
+
+def drawn(kind: str, size: tuple[int, int], **options: Any) -> str:
+    file = io.BytesIO()
+    Image.new(kind, size).save(file, options.pop("format", "PNG"), **options)
+    return changed(file.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("picture", "why"),
+    [
+        ('"><script>alert(1)</script>', "not a small grey PNG"),
+        (changed(b"<svg onload='alert(1)'/>"), "cannot identify image file"),
+        (drawn("L", (9, 9), format="GIF"), "cannot identify image file"),
+        (drawn("L", (20_000, 3)), "it is 'L' of 20000 x 3"),
+        (drawn("RGB", (9, 9)), "it is 'RGB' of 9 x 9"),
+        (changed(base64.b64decode(drawn("L", (9, 9)))[:-30]), "not a small grey PNG"),
+        ("A" * (1 << 18), "at most 131072 characters"),
+    ],
+)
+def test_pictures_of_a_record_are_small_grey_pngs_or_refused(tmp_path: Path, picture: str, why: str) -> None:
+    save([made("lbs", 1.0)], HEADING, tmp_path)
+    assert load(tmp_path)[0].facts["samples"] == made("lbs", 1.0).facts["samples"]
+    told = json.loads((tmp_path / "runs.json").read_text())
+    told["samples"]["mnist"]["after"][3] = picture
+    (tmp_path / "runs.json").write_text(json.dumps(told))
+    with pytest.raises(OutputError, match=rf"runs\.json is damaged \(samples: .*mnist\.after\.3: .*{why}"):
+        load(tmp_path)
 
 
 def test_publishing_leaves_every_file_and_no_word_of_coverage(

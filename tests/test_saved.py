@@ -22,7 +22,7 @@ import curiax
 from curiax import Experiment, OutputError, UsageError, resolve
 from curiax._files import digest, digest_of_json
 from curiax.agents.ppo import Policy
-from curiax.experiments import exports, folder, saved
+from curiax.experiments import exports, folder, registry, saved
 from curiax.experiments.registry import ATARI, METHODS, TASKS
 from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
 
@@ -371,10 +371,15 @@ def test_code_of_others_runs_only_where_it_is_trusted(tmp_path: Path, monkeypatc
 
 def test_names_that_import_nothing_foreign() -> None:
     def foreign(task: str = "mountain-car", method: str = "lbs", **settings: Any) -> list[str]:
-        return saved.foreign({"task": task, "method": method, "settings": settings})
+        return registry.foreign(task, method, settings)
 
     assert foreign() == []
-    assert foreign("curiax.testing:ProbeTask", "curiax.curiosity:LBS") == []
+    assert foreign("curiax.envs:MountainCar", "curiax.curiosity:LBS") == []
+    assert foreign("curiax.envs.mountain_car:MountainCar", "curiax.curiosity.vime:VIME") == []
+    assert foreign("curiax.testing:ProbeTask", "curiax.curiosity:os") == [
+        "curiax.testing:ProbeTask",
+        "curiax.curiosity:os",
+    ]
     assert foreign("gymnasium:CartPole-v1", beta=3.0) == []
     assert foreign("gymnasium:theirs:CartPole-v1") == ["gymnasium:theirs:CartPole-v1"]
     assert foreign("gymnasium:CartPole-v1", id="theirs:Thing") == ["theirs:Thing"]

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     import numpy as np
     import polars
 
-#: Bytes of a JSON file; the largest that Curiax writes itself are below a thousandth of it per seed.
-MOST_JSON = 64 << 20
+#: Bytes of a JSON file, and lists, objects and names in it, which take a hundred times their own bytes in memory.
+MOST_JSON, MOST_PARTS = 32 << 20, 1 << 20
 #: How often a folder that vanishes is made anew before it counts as unwritable.
 ATTEMPTS = 20
 #: How deeply lists and objects may be nested.
 MOST_DEPTH = 32
+#: Files of more bytes than this are refused where at least so many of so many bytes lie in holes: they cost whoever
+#: made them nothing, and the reader all of their size.
+LARGE, HOLLOW = 128 << 20, 16
 #: Whole numbers that other readers of JSON and the tables can hold.
 MOST_WHOLE = 2**63
 
@@ -49,9 +53,25 @@ def read_bytes(file: Path, most: int, remedy: str) -> bytes:
                 raise damaged(file, "it is no regular file", remedy)
             if about.st_size > most:
                 raise damaged(file, f"it has {about.st_size:,} bytes, at most {most:,} are expected", remedy)
+            if about.st_size > LARGE and hollow(stream.fileno(), about.st_size):
+                raise damaged(file, f"nearly all of its {about.st_size:,} bytes are holes", remedy)
             return stream.read(about.st_size)
     except (OSError, ValueError, MemoryError) as error:
         raise damaged(file, getattr(error, "strerror", None) or str(error) or "too large", remedy) from None
+
+
+def hollow(file: int, size: int) -> bool:
+    """Whether hardly anything was ever written to an open file; False where the file system cannot tell."""
+    if not hasattr(os, "SEEK_DATA"):
+        return False
+    written = at = 0
+    with contextlib.suppress(OSError):  # there are no data after `at`
+        while at < size and written < size // HOLLOW:
+            start = os.lseek(file, at, os.SEEK_DATA)
+            at = os.lseek(file, start, os.SEEK_HOLE)
+            written += at - start
+    os.lseek(file, 0, os.SEEK_SET)
+    return written < size // HOLLOW
 
 
 def read_json(file: Path, remedy: str, *, most: int = MOST_JSON) -> Any:
@@ -72,6 +92,8 @@ def parsed(data: bytes, file: Path, remedy: str) -> Any:
         raise ValueError(f"{name} is no number")
 
     try:
+        if sum(map(data.count, (b"[", b"{", b":"))) > MOST_PARTS:
+            raise ValueError("it has too many parts")
         value = json.loads(data.decode("utf-8"), object_pairs_hook=once, parse_constant=constant)
         refuse_strange(value)
     except RecursionError:
@@ -83,17 +105,16 @@ def parsed(data: bytes, file: Path, remedy: str) -> Any:
 
 def refuse_strange(value: Any) -> None:
     """Refuse what JSON allows and nothing else can take: endless nesting, numbers without bounds, half characters."""
-    waiting = [(value, 0)]
+    waiting: list[Iterator[Any]] = [iter((value,))]
     while waiting:
-        thing, depth = waiting.pop()
-        if depth > MOST_DEPTH:
-            raise ValueError("it is nested too deeply")
-        if isinstance(thing, str):
+        if (thing := next(waiting[-1], waiting)) is waiting:
+            waiting.pop()
+        elif isinstance(thing, str):
             thing.encode("utf-8")  # half of a surrogate pair is no text: UnicodeEncodeError is a ValueError
-        elif isinstance(thing, dict):
-            waiting += [(part, depth + 1) for pair in thing.items() for part in pair]
-        elif isinstance(thing, list):
-            waiting += [(part, depth + 1) for part in thing]
+        elif isinstance(thing, dict | list):
+            if len(waiting) > MOST_DEPTH:
+                raise ValueError("it is nested too deeply")
+            waiting.append(itertools.chain(thing, thing.values()) if isinstance(thing, dict) else iter(thing))
         elif isinstance(thing, float) and not math.isfinite(thing):
             raise ValueError("a number is beyond all bounds")
         elif isinstance(thing, int) and not -MOST_WHOLE <= thing < MOST_WHOLE:

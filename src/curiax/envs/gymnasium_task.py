@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import abc
 import math
-import os
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,7 +112,6 @@ def make_single(id: str, **options: Any) -> Any:
     """One environment, or an error that says what is missing."""
     import gymnasium
 
-    find_modules_here()
     try:
         return gymnasium.make(id, **options)
     except Exception as error:
@@ -125,7 +122,6 @@ def make_vector(id: str, count: int, vectorization: Vectorization, autoreset: Au
     """A vector environment; only Gymnasium's own takes the mode from us."""
     import gymnasium
 
-    find_modules_here()
     if vectorization == "sync":
         options["vector_kwargs"] = {"autoreset_mode": mode_names()[autoreset or "disabled"]}
     try:
@@ -135,12 +131,6 @@ def make_vector(id: str, count: int, vectorization: Vectorization, autoreset: Au
             return gymnasium.make_vec(id, count, vectorization_mode=vectorization, **options)
     except Exception as error:
         refuse(id, error)
-
-
-def find_modules_here() -> None:
-    """Let `module:ID` name a module in the working directory, as `module:Class` does."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
 
 
 def mode_names() -> dict[Autoreset, Any]:

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from .._errors import OutputError
 from .._files import damaged, digest, digest_of_json, read_bytes, read_json
+from .pictures import Pictures
+from .unpacked import bytes_in_memory
 
 if TYPE_CHECKING:
     import polars
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 FORMAT, UNSEALED = "curiax-run-2", "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
 REMEDY = "remove the folder to run it again, or choose another --out."
-#: Bytes of a table, packed and unpacked: far above what the longest runs leave.
-MOST_TABLE, MOST_UNPACKED = 4 << 30, 16 << 30
+#: Bytes of a table: far above what the longest runs leave. Unpacked it may have so many, and so many times its own.
+MOST_TABLE, MOST_UNPACKED, MOST_TIMES = 4 << 30, 128 << 20, 64
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Text = Annotated[str, Field(max_length=65_536)]
@@ -145,6 +147,8 @@ class Manifest(Said):
     grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
     #: What a task calls the two kinds of transitions whose bonuses it compares.
     compared: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
+    #: What was seen before and after each of the samples of these transitions.
+    samples: Pictures | None = None
     notes: Notes | None = None
     command: Text | None = None
     code: CodeSaid | None = None
@@ -226,9 +230,16 @@ def read_metrics(folder: Path, manifest: Mapping[str, Any] | None = None) -> pol
 def read_table(
     data: bytes, refuse: Callable[[str], OutputError], *, rows: int | None = None, promised: str = "are expected"
 ) -> polars.DataFrame:
-    """A Parquet table; its footer is read first, and a size that was not promised is refused before the rest."""
+    """A Parquet table; its headers are read first, and a size that was not promised is refused before the rest."""
     import polars as pl
 
+    most = MOST_UNPACKED + MOST_TIMES * len(data)
+    try:
+        found = bytes_in_memory(data)
+    except ValueError as error:
+        raise refuse(str(error)) from None
+    if found > most:
+        raise refuse(f"its {len(data):,} bytes would become {found:,}")
     # Polars reports some damage as a panic, which is no `Exception`.
     failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError)
     try:
@@ -240,8 +251,8 @@ def read_table(
         raise refuse(first_line(error)) from None
     if rows is not None and height != rows:
         raise refuse(f"it has {height:,} rows where {promised} {rows:,}")
-    if found > MOST_UNPACKED:
-        raise refuse(f"unpacked it would take {found:,} bytes")
+    if found > most:
+        raise refuse(f"its {len(data):,} bytes would become {found:,}")
     try:
         table = pl.read_parquet(io.BytesIO(data))
     except failures as error:

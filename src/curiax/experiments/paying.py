@@ -20,7 +20,7 @@ from .._types import PRNGKey, Spec, Transition
 from ..curiosity import AbstractCuriosity, score, start_memory
 from ..nn import at_most
 from .exports import REMEDY, About
-from .registry import METHODS, find_method
+from .registry import builtin_method, find_method, whence
 from .tensors import filled
 
 #: Numbers that one episode's memory may hold.
@@ -72,12 +72,12 @@ def payer(
     `arrays` are those of one seed; `see` makes of raw observations what the method sees.
     """
     name = about.bonus.method
-    if name not in METHODS and not name.startswith("curiax.") and not trust:
+    entry = find_method(name) if trust else builtin_method(name)
+    if entry is None:
         raise UsageError(
-            f"{file.parent} was trained with {name!r}, which is not Curiax's: its bonus imports and runs that code. If "
-            "you trust it, load it with trust=True."
+            f"{file.parent} was trained with {name!r}, which is not Curiax's: its bonus imports and runs "
+            f"{whence(name)}. If you trust it, load it with trust=True."
         )
-    entry = find_method(name)
     settings = checked(entry.cls, about.bonus.settings, "method")
     # The key only matters for what a method keeps of it; its arrays are replaced. Stream 1 is the model's.
     key = jax.random.fold_in(jax.random.key(np.uint32(seed)), 1)

@@ -1,9 +1,15 @@
-"""The names of methods and tasks, and how `module:Class` is found."""
+"""The names of methods and tasks, and how `module:Class` is found.
+
+Whose names they are decides how. `find_task` and `find_method` take what the user types: `module:Class` is imported,
+from the working directory first. `builtin_task` and `builtin_method` take what a file says: they look among Curiax's
+own, import nothing and leave `sys.path` alone. Whoever says `--trust` makes a file's names their own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -33,9 +39,9 @@ from ..curiosity import (
 )
 from ..envs import AbstractAnyTask, AntMaze, Atari, GymnasiumTask, HalfCheetah, Mario, MountainCar, NoisyMNIST
 from ..envs.atari import PAPER, known
-from ..envs.gymnasium_task import find_modules_here
 
 Kind = TypeVar("Kind")
+Entry = TypeVar("Entry", "MethodEntry", "TaskEntry")
 
 
 @dataclass(frozen=True)
@@ -176,28 +182,76 @@ TASKS: dict[str, TaskEntry] = {
 }
 
 
+def paths(*classes: type) -> dict[str, type]:
+    """The classes by the module that defines them, and by the package that shows them."""
+    modules = ((cls, cls.__module__) for cls in classes)
+    return {f"{place}:{cls.__name__}": cls for cls, own in modules for place in (own, own.rpartition(".")[0])}
+
+
+#: Curiax's own classes by their paths, `curiax.curiosity.lbs:LBS` or `curiax.curiosity:LBS`.
+BUILTIN_METHODS: Mapping[str, type[AbstractCuriosity]] = paths(*(entry.cls for entry in METHODS.values()))
+BUILTIN_TASKS: Mapping[str, type[AbstractAnyTask]] = paths(GymnasiumTask, *(entry.cls for entry in TASKS.values()))
+
+
 def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
-    """The method of that name, or the user's own by `module:Class` or as a class."""
-    if isinstance(name, str) and name in METHODS:
-        return METHODS[name]
+    """The method that the user means by a name, their own `module:Class` or a class."""
+    own = builtin_method(name) if isinstance(name, str) else None
+    if own is not None:
+        return own
     cls = user_class(name, AbstractCuriosity, "method", METHODS)
     if cls.agent not in ("ppo", "uniform"):
         raise UsageError(f"method {name!r}: agent = {cls.agent!r} must be 'ppo' or 'uniform'.")
     if not (isinstance(cls.weights, tuple) and len(cls.weights) == 2):
         raise UsageError(f"method {name!r}: weights = {cls.weights!r} must be two numbers, (η_e, η_i).")
-    return MethodEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
+    return class_entry(MethodEntry, cls)
 
 
 def find_task(name: str | type[AbstractAnyTask]) -> TaskEntry:
-    """The task of that name, `gymnasium:ID`, `atari:GAME`, or the user's own by `module:Class` or as a class."""
-    if isinstance(name, str) and name in TASKS:
-        return TASKS[name]
+    """The task that the user means by a name, `gymnasium:ID`, `atari:GAME`, their own `module:Class` or a class."""
+    own = builtin_task(name) if isinstance(name, str) else None
+    if own is not None:
+        return own
     if isinstance(name, str) and name.startswith(GYMNASIUM):
         return gymnasium_task(name)
-    if isinstance(name, str) and name.startswith(ATARI):
+    return class_entry(TaskEntry, user_class(name, AbstractAnyTask, "task", TASKS))
+
+
+def builtin_method(name: str) -> MethodEntry | None:
+    """The method of Curiax that a file names, also by the path of its class; None for any other."""
+    cls = BUILTIN_METHODS.get(name)
+    return METHODS.get(name) or (cls and class_entry(MethodEntry, cls))
+
+
+def builtin_task(name: str) -> TaskEntry | None:
+    """The task of Curiax that a file names; None for any other, and for `gymnasium:module:ID`, which imports."""
+    if name.startswith(GYMNASIUM):
+        return None if ":" in name.removeprefix(GYMNASIUM) else gymnasium_task(name)
+    if name.startswith(ATARI):
         return atari_task(name)
-    cls = user_class(name, AbstractAnyTask, "task", TASKS)
-    return TaskEntry(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
+    cls = BUILTIN_TASKS.get(name)
+    return TASKS.get(name) or (cls and class_entry(TaskEntry, cls))
+
+
+def foreign(task: str, method: str, settings: Mapping[str, Any]) -> list[str]:
+    """Whatever in an experiment is code that is not Curiax's: setting it up would import and run that."""
+    # `module:ID` as a setting makes Gymnasium import the module. No setting of Curiax's own has a colon in it.
+    modules = [value for value in settings.values() if isinstance(value, str) and ":" in value]
+    own = task.startswith(ATARI) or builtin_task(task) is not None
+    return [task] * (not own) + [method] * (builtin_method(method) is None) + modules
+
+
+def whence(name: str) -> str:
+    """What importing `module:Class`, `gymnasium:module:ID` or `module:ID` would run, in words; nothing is imported."""
+    module, colon, _ = name.removeprefix(GYMNASIUM).partition(":")
+    if not colon:
+        return "what this version does not know"
+    found = importlib.machinery.PathFinder.find_spec(module.partition(".")[0], [os.getcwd(), *sys.path])
+    return f"the module {module!r} ({(found and found.origin) or 'which is not found here'})"
+
+
+def class_entry(kind: type[Entry], cls: type) -> Entry:
+    """The entry of a class that goes by its path."""
+    return kind(class_name(cls), cls, (cls.__doc__ or "").strip().split("\n")[0], source=source_digest(cls))
 
 
 def gymnasium_task(name: str) -> TaskEntry:
@@ -222,7 +276,7 @@ def module_digest(module: str) -> str:
     """A digest of the file of a module that registers environments; empty where there is none to read."""
     if not module:
         return ""
-    find_modules_here()
+    look_here()
     try:
         found = importlib.util.find_spec(module)
         return hashlib.blake2b(Path((found and found.origin) or "").read_bytes(), digest_size=6).hexdigest()
@@ -256,6 +310,14 @@ def user_class(name: str | type, base: type[Kind], kind: str, known: Mapping[str
     return cls
 
 
+def look_here() -> str:
+    """Let modules of the working directory be found: the user has named one, or says to trust the file that does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return here
+
+
 def load_class(name: str, kind: str, known: Mapping[str, Any]) -> Any:
     """Import `module:Class`, looking in the working directory first."""
     module_name, colon, attribute = name.partition(":")
@@ -267,9 +329,7 @@ def load_class(name: str, kind: str, known: Mapping[str, Any]) -> Any:
     if module_name.endswith(".py") or "/" in module_name:
         suggestion = module_name.removesuffix(".py").replace("/", ".")
         raise UsageError(f"{kind} {name!r}: name a module, not a file: {suggestion}:{attribute}.")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    here = look_here()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

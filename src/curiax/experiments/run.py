@@ -38,6 +38,7 @@ from . import folder, saved
 from .interrupt import DONE, Stop, listening
 from .manifest import Notes, complaint
 from .options import RunOptions
+from .pictures import taken
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .session import Session, installed
@@ -356,5 +357,6 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "code": code().as_json(),
         "versions": installed(plan),
         "platform": platform.platform(),
+        **taken(plan.setup.task),
         **facts,
     }

@@ -36,11 +36,11 @@ from . import exports, folder
 from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
 from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
 from .presets import FOR_TASK_REWARD
-from .registry import ATARI, GYMNASIUM, METHODS, TASKS
+from .registry import foreign, whence
 from .spec import GROUPS, Experiment, Plan, resolve
 from .tensors import filled, tensors
 
-__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "foreign", "fresh", "networks", "read", "seen", "tensors", "write"]
+__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "fresh", "networks", "read", "seen", "tensors", "write"]
 
 
 class Saved(eqx.Module):
@@ -216,11 +216,11 @@ def old_tensors(path: Path, about: OldAbout, manifest: Mapping[str, Any] | None)
 def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
     """The plan of the run, if its classes may be imported and still mean what they meant."""
     said = about["experiment"]
-    others = foreign(said)
+    others = foreign(said["task"], said["method"], said["settings"])
     if others and not trust:
         raise UsageError(
-            f"{path} was trained with {others[0]!r}, which is not Curiax's: reading it imports and runs that code. If "
-            "you trust it, add --trust (in Python: trust=True)."
+            f"{path} was trained with {others[0]!r}, which is not Curiax's: reading it imports and runs "
+            f"{whence(others[0])}. If you trust it, add --trust (in Python: trust=True)."
         )
     most = sum(math.prod(tensor["shape"]) for tensor in about["tensors"].values())
     for name, value in said["settings"].items():
@@ -228,7 +228,7 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
         if name.startswith("remote.") and isinstance(value, int) and value > most:
             raise damaged(path / AGENTS, f"{name} is larger than all of its tensors", REMEDY)
     try:
-        plan = with_its_defaults(Experiment.from_json(said), about["settings"])
+        plan = with_its_defaults(Experiment.from_json(said), about["settings"], trust)
     except (UsageError, TypeError, ValueError) as error:
         raise OutputError(f"{path / AGENTS}: its experiment cannot be set up again: {error}") from None
     # A setting may be newer than the file, but not all of a group.
@@ -244,12 +244,12 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
     return plan
 
 
-def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Plan:
+def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any], trust: bool) -> Plan:
     """The plan of an experiment with the defaults that were in force when these settings were written down.
 
     A setting that has come since then takes its class's default, which stands for what was done before it was there.
     """
-    plan = resolve(experiment)
+    plan = resolve(experiment, trust=trust)
     before = {name: defaults(GROUPS[name.partition(".")[0]])[name.partition(".")[2]] for name in FOR_TASK_REWARD}
     others = {
         name: value
@@ -258,17 +258,5 @@ def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any]) -> Pl
     }
     if not others:
         return plan
-    return replace(resolve(replace(experiment, settings={**experiment.settings, **others})), experiment=experiment)
-
-
-def foreign(said: Mapping[str, Any]) -> list[str]:
-    """Whatever setting up an experiment would import that is neither Curiax's, Gymnasium's nor ale-py's."""
-
-    def ours(name: str) -> bool:
-        module, _, rest = name.partition(":")
-        return module.split(".")[0] == "curiax" or (f"{module}:" in (GYMNASIUM, ATARI) and ":" not in rest)
-
-    classes = [said["task"]] * (said["task"] not in TASKS) + [said["method"]] * (said["method"] not in METHODS)
-    # `module:ID` as a setting makes Gymnasium import the module.
-    modules = [value for value in said["settings"].values() if isinstance(value, str) and ":" in value]
-    return [name for name in classes if not ours(name)] + modules
+    whole = replace(experiment, settings={**experiment.settings, **others})
+    return replace(resolve(whole, trust=trust), experiment=experiment)

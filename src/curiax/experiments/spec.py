@@ -30,7 +30,7 @@ from ..envs import (
 from ..train.loop import LoopSettings, Setup
 from .options import OnNonfinite
 from .presets import FOR_TASK_REWARD, PRESETS
-from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task
+from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task, foreign, look_here, whence
 
 #: A bound against slips of the finger; memory ends long before.
 MOST_SEEDS = 65_536
@@ -172,14 +172,22 @@ def seed_list(seeds: int | Iterable[int]) -> tuple[int, ...]:
     return chosen
 
 
-def resolve(experiment: Experiment) -> Plan:
-    """Find the names, apply the preset, check every setting and shape."""
+def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
+    """Find the names, apply the preset, check every setting and shape.
+
+    Names are the user's, and may be of their own classes; without `trust` they are a file's, and only Curiax's are
+    looked up.
+    """
+    if not trust:
+        refuse_foreign(experiment)
     if experiment.preset not in PRESETS:
         raise unknown("preset", experiment.preset, PRESETS)
     preset = PRESETS[experiment.preset]
     task_entry, method_entry = find_task(experiment.task), find_method(experiment.method)
     seeds = seed_list(experiment.seeds)
     said = by_group(experiment.settings)
+    if ":" in str(said.get("task", {}).get("id", "")):
+        look_here()
 
     def group(name: str, *layers: Mapping[str, Any]) -> Any:
         values = {key: value for layer in layers for key, value in layer.items()}
@@ -239,6 +247,13 @@ def resolve(experiment: Experiment) -> Plan:
     }
     setup = Setup(task, agent, Learner(learner), loop)
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
+
+
+def refuse_foreign(experiment: Experiment) -> None:
+    """Refuse whatever is not Curiax's own, before anything is imported."""
+    said = experiment.as_json()
+    for name in foreign(said["task"], said["method"], said["settings"]):
+        raise UsageError(f"{name!r} is not Curiax's own: it would import and run {whence(name)}.")
 
 
 def known(cls: type, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from .._version import __version__
 from ..curiosity import AbstractCuriosity
 from ..experiments.exports import DTYPES, HEADER, Exact, unpacked
 from ..experiments.manifest import Digest, Name, Settings, checked
-from ..experiments.registry import METHODS, class_name
+from ..experiments.registry import METHODS, builtin_method, class_name, whence
 from ..experiments.store import difference
 from ..experiments.tensors import filled, tensors
 from ..nn import at_most
@@ -185,15 +185,18 @@ def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
     """The Bonus of a file."""
     about, arrays = opened(file)
     named = about.method
+    own = builtin_method(named)
     if method is not None:
         given = method if isinstance(method, str) else class_name(method)
         if given != named:
             raise UsageError(f"method = {given!r}: {file} is of the method {named!r}.")
-    elif named not in METHODS:
+    elif own is None:
         raise UsageError(
-            f"{file} is of the method {named!r}, which is not Curiax's: reading it runs that code. If you trust it, "
-            "give it: Bonus.load(path, method=...), with its class or its name."
+            f"{file} is of the method {named!r}, which is not Curiax's: reading it imports and runs {whence(named)}. "
+            "If you trust it, give it: Bonus.load(path, method=...), with its class or its name."
         )
+    else:
+        method = named if named in METHODS else own.cls
     said = about.model_dump()
     most = sum(array.size for array in arrays.values())
     refuse_too_large(file, said, most)
@@ -201,7 +204,7 @@ def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
         seen, taken = (spaces.space_of(said[name]) for name in ("observation_space", "action_space"))
         with at_most(most, str(file)):
             bonus = Bonus(
-                named if method is None else method,
+                method,
                 seen,
                 taken,
                 num_envs=about.num_envs,

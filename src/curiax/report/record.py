@@ -21,7 +21,8 @@ from .._errors import OutputError
 from .._files import damaged, parquet, read_bytes, read_json, write_whole
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
-from ..experiments.manifest import MOST_TABLE, Manifest, Said, Text, checked, read_table
+from ..experiments.manifest import MOST_TABLE, Manifest, Name, Said, Text, checked, read_table
+from ..experiments.pictures import Pictures
 from ..experiments.presets import PRESETS
 from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
@@ -228,7 +229,8 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
-    facts |= {name: dict(manifest[name]) for name in ("lost", "masked", "notes", "code") if manifest.get(name)}
+    parts = ("lost", "masked", "notes", "code", "samples")
+    facts |= {name: dict(manifest[name]) for name in parts if manifest.get(name)}
     facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
     return Record(facts, steps[at], curves, steps[moments], maps)
 
@@ -285,11 +287,11 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
     if any(not table[name].dtype.is_integer() or table[name].null_count() for name in ("seed", "iteration", "step")):
         raise refuse(f"the seeds, iterations or steps of {folder.METRICS} are no whole numbers")
     ordered = table.sort("seed", "iteration")
-    if ordered["seed"].to_list() != [seed for seed in sorted(seeds) for _ in range(iterations)]:
+    if (ordered["seed"].to_numpy() != np.repeat(sorted(seeds), iterations)).any():
         raise refuse(f"the seeds of {folder.METRICS} are not its manifest's")
     steps = ordered["step"].to_numpy().reshape(len(seeds), iterations)
-    counted = ordered["iteration"].to_list() == list(range(iterations)) * len(seeds)
-    if not counted or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
+    counted = ordered["iteration"].to_numpy().reshape(len(seeds), iterations) == np.arange(iterations)
+    if not counted.all() or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
         raise refuse(f"the iterations and steps of {folder.METRICS} are not those of a run")
     for name in table.columns:
         kind, _, grid = name.partition("/")
@@ -354,7 +356,11 @@ def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
                 "values": [row.tolist() for row in compact(values)],
             }
             maps.append(pl.DataFrame(frame, schema_overrides={"values": pl.List(pl.Float32)}))
-    runs = {"format": FORMAT, "heading": asdict(heading), "runs": [dict(record.facts) for record in records]}
+    # All runs of a task show the same samples: their pictures are kept once.
+    pictures = {record.task: record.facts["samples"] for record in reversed(records) if record.facts.get("samples")}
+    facts = [{name: told for name, told in record.facts.items() if name != "samples"} for record in records]
+    runs = {"format": FORMAT, "heading": asdict(heading), "runs": facts}
+    runs |= {"samples": pictures} if pictures else {}
     with written(path):
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / RUNS, f"{json.dumps(runs, indent=1, ensure_ascii=False)}\n".encode())
@@ -385,6 +391,12 @@ class HeadingSaid(Said):
     remarks: Annotated[list[Text], Field(max_length=4096)] = []  # noqa: RUF012
 
 
+class Shown(Said):
+    """The pictures of each task's samples in `runs.json`."""
+
+    pictures: Annotated[dict[Name, Pictures], Field(max_length=256)]
+
+
 def read_runs(path: Path) -> dict[str, Any]:
     """What `runs.json` holds."""
     data = read_json(path / RUNS, REMEDY)
@@ -395,6 +407,11 @@ def read_runs(path: Path) -> dict[str, Any]:
     checked(HeadingSaid, data["heading"], lambda why: damaged(path / RUNS, f"heading: {why}", REMEDY))
     for facts in data["runs"]:
         check_facts(path / RUNS, facts)
+    told = {"pictures": data.get("samples", {})}
+    pictures = checked(Shown, told, lambda why: damaged(path / RUNS, f"samples: {why}", REMEDY)).pictures
+    for facts in data["runs"]:
+        if (seen := pictures.get(facts["identity"]["task"])) is not None:
+            facts["samples"] = seen.model_dump()
     return data
 
 
@@ -453,9 +470,10 @@ def load(path: Path) -> list[Record]:
 
 def matrix(path: Path, name: str, rows: polars.Series) -> np.ndarray:
     """The moments of a map `[M, cells]`."""
-    if rows.list.len().n_unique() != 1:
-        raise OutputError(f"{path} is damaged: the map {name!r} has rows of different lengths.")
-    return np.array(rows.to_list(), np.float32)
+    lengths = rows.list.len().unique().to_list()
+    if len(lengths) != 1 or not lengths[0]:
+        raise OutputError(f"{path} is damaged: the map {name!r} has rows of different lengths, or empty ones.")
+    return rows.explode().to_numpy().astype(np.float32).reshape(len(rows), -1)
 
 
 def check_record(path: Path, number: int, made: Record, own: polars.DataFrame) -> None:

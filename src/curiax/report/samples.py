@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .._errors import CuriaxError
-from ..experiments.registry import find_task
 from .content import Gallery, Payment, Sample
 from .record import Record
 
 #: The map of what a model pays for the samples.
 PAID = "samples/bonus"
-#: How every PNG begins.
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
 #: Shades for each doubling, and the strongest one.
 SHADES, STRONGEST = 2, 4
 
@@ -46,7 +39,7 @@ def gallery(records: Sequence[Record], title: str) -> Gallery:
         f"seeds; every method has a unit of its own. Shades: more or less than the same line pays at that moment for "
         f"{kinds[1]}, on average. Ratio: mean of {kinds[0]} ÷ mean of {kinds[1]}, of these samples only."
     )
-    return Gallery(records[0].task, title, kinds, first, pictures(records[0], count), tuple(payments), note)
+    return Gallery(records[0].task, title, kinds, first, pictures(records, count), tuple(payments), note)
 
 
 def payment(label: str, moment: str, values: np.ndarray, first: int) -> Payment:
@@ -68,41 +61,15 @@ def brief(value: float) -> str:
     return text.replace("-", "−")
 
 
-def pictures(record: Record, count: int) -> tuple[Sample, ...]:
-    """The samples as pictures, where the task is at hand and shows any."""
-    found = observed(record)
-    if found is None or any(len(images) != count for images in found):
-        return (Sample("", ""),) * count
-    return tuple(Sample(png(before), png(after)) for before, after in zip(*found, strict=True))
+def pictures(records: Sequence[Record], count: int) -> tuple[Sample, ...]:
+    """The samples as pictures, where a run has kept as many of them."""
+    for record in records:
+        kept = record.facts.get("samples")
+        if kept is not None and len(kept["before"]) == count:
+            return tuple(Sample(address(b), address(a)) for b, a in zip(kept["before"], kept["after"], strict=True))
+    return (Sample("", ""),) * count
 
 
-def observed(record: Record) -> tuple[np.ndarray, np.ndarray] | None:
-    """What is seen before and after each sample `[K, height, width]`, in [0, 1]; None if that is no picture."""
-    import jax
-
-    from ..envs import AbstractTask
-
-    settings = record.facts["identity"]["settings"]
-    own = {name.removeprefix("task."): value for name, value in settings.items() if name.startswith("task.")}
-    try:
-        task = find_task(record.task).cls(**own)
-    except (CuriaxError, TypeError):
-        return None
-    if not isinstance(task, AbstractTask) or (samples := task.samples()) is None:
-        return None
-    images = [np.asarray(jax.vmap(task.observe)(states)) for states in (samples.states, samples.next_states)]
-    if any(shown.ndim != 4 or shown.shape[-1] != 1 for shown in images):
-        return None
-    return images[0][..., 0], images[1][..., 0]
-
-
-def png(image: np.ndarray) -> str:
-    """A grey picture as the address of a PNG, not compressed: the same bytes whatever zlib is installed."""
-    grey = np.clip(np.round(255 * np.asarray(image, float)), 0, 255).astype(np.uint8)
-    lines = b"".join(b"\0" + row.tobytes() for row in grey)
-    header = struct.pack(">IIBBBBB", grey.shape[1], grey.shape[0], 8, 0, 0, 0, 0)
-    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines, 0)), (b"IEND", b"")]
-    chunks = (
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
-    )
-    return f"data:image/png;base64,{base64.b64encode(SIGNATURE + b''.join(chunks)).decode()}"
+def address(picture: str) -> str:
+    """The address of a PNG that is given in base64."""
+    return f"data:image/png;base64,{picture}"
