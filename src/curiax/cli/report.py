@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._errors import UsageError
+from .._text import clean
 from ._arguments import parse
 from ._tables import print_content
 
@@ -37,7 +38,7 @@ def command_report(args: list[str]) -> int:
     count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
     heading = Heading(said.title, f"{count}: {names}.", "", said.reference, command, remarks)
     print_content(publish(records, heading, said.out).content)
-    print(f"report:  {said.out / 'report.html'}")
+    print(f"report:  {clean(str(said.out / 'report.html'), None)}")
     return 0
 
 
@@ -54,8 +55,8 @@ def command_verify(args: list[str]) -> int:
     for folder in (found for named in said.folders for found in kept_in(named)):
         count, differences = verify(folder)
         for difference in differences:
-            print(f"  {difference}")
-        print(f"{'ok  ' if not differences else 'FAIL'} {folder}: {count} rows recomputed, {len(differences)} differ")
+            print(f"  {clean(difference, None)}")
+        print(f"{'ok  ' if not differences else 'FAIL'} {clean(str(folder), None)}: {count} rows recomputed, {len(differences)} differ")
         failed += bool(differences)
     return 1 if failed else 0
 

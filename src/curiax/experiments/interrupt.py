@@ -73,6 +73,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
         return
 
     def take(number: int, frame: FrameType | None) -> None:
+        HEARD.set()
         if stop.signal is not None and number == signal.SIGINT and time.monotonic() - stop.at > TOGETHER:
             raise Interrupted("left at once; what was saved before is kept.", 128 + number)
         if stop.signal is None:
@@ -101,6 +102,12 @@ def pass_on(number: int, handler: Any) -> None:
         signal.raise_signal(number)
 
 
+#: Set once Python has heard of a request and has said so, or is about to.
+HEARD = threading.Event()
+#: Seconds after which somebody who asks is answered, whatever the main thread does.
+ANSWER = 0.2
+BUSY = "stopping as soon as the compiled program that is running returns. Ctrl-C again leaves at once."
+
 LEFT = "stopped; finished runs and what was saved before are kept."
 #: Seconds after which a process that was told to leave, and had nothing to save, is ended whatever it does.
 PATIENCE = 3.0
@@ -113,6 +120,7 @@ def leave(number: int, frame: FrameType | None = None) -> None:
     an import of compiled code it may end in a segmentation fault: there the process ends at once. Should it be lost
     elsewhere, the process ends a little later all the same.
     """
+    HEARD.set()
     if fragile(frame):
         os.write(2, f"\ncuriax: {LEFT}\n".encode())
         os._exit(128 + number)
@@ -137,7 +145,7 @@ LONGEST = 28.0
 
 
 def leave_in_time(longest: float = LONGEST) -> None:
-    """End this process at the second Ctrl-C, or when a request to stop has not been granted for long.
+    """Answer a request to stop; end this process at the second Ctrl-C, or when the request is not granted for long.
 
     Python's own handlers run between two lines of Python, which may be many seconds away while the main thread waits
     for a compiled program; a thread hears of signals at once. For the command line only: it ends the process without
@@ -159,6 +167,8 @@ def leave_in_time(longest: float = LONGEST) -> None:
             now = time.monotonic()
             if heard and not asked:
                 asked, first = heard[0], now
+                if not HEARD.wait(ANSWER):
+                    os.write(2, f"\ncuriax: {BUSY}\n".encode())
             if asked:
                 ours.settimeout(max(first + longest - now, 0.001))
             if signal.SIGINT in heard and now - first > TOGETHER:

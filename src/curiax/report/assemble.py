@@ -44,7 +44,7 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     """Everything a page shows, in its order; the records' labels must be distinct."""
     labels = list(dict.fromkeys(record.label for record in records))
     tasks = list(dict.fromkeys(record.task for record in records))
-    counting = list(dict.fromkeys(record.task for record in records if not (record.compared or record.plays)))
+    counting = list(dict.fromkeys(record.task for record in records if counts(record)))
     games = game_curves(records)
     metric, reference = headline(records), heading.reference
     return Content(
@@ -82,6 +82,11 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
         galleries=galleries(records, task_title),
         games=game_tables(records, table),
     )
+
+
+def counts(record: Record) -> bool:
+    """Whether the tables of coverage have a run: all but games, and what only compares kinds of transitions."""
+    return not record.plays and (record.headline is not None or not record.compared)
 
 
 # --- names ------------------------------------------------------------------------------------------------
