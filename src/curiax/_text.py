@@ -56,8 +56,8 @@ def checked_name(what: str, name: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Clean text as Markdown shows it: no HTML, no links, no code, no new cell of a table."""
-    text = re.sub(r"([\\`|])", r"\\\1", text).replace("](", "]\\(")
+    """Clean text as Markdown shows it: no HTML, no links and pictures, no new cell of a table."""
+    text = re.sub(r"([\\|])", r"\\\1", text).replace("](", "]\\(")
     return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -45,6 +46,10 @@ curiax COMMAND --help says more. Start with: curiax run mountain-car --method lb
 #: Exit codes after Ctrl-C and SIGTERM, as shells have them.
 INTERRUPTED, TERMINATED = 130, 143
 
+#: How a place for output refuses to take any, and what is said of it.
+FULL = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
+UNSAID = "the result could not be written to standard output"
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": command_run,
     "reproduce": command_reproduce,
@@ -66,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     refused = refusal()
     if refused is None or isinstance(refused, BrokenPipeError):
         return code
-    return complain(f"what there is to say could not be written to standard output: {refused.strerror}.", code or 1)
+    return code or complain(f"{UNSAID}: {refused.strerror}.", 1)
 
 
 def carried_out(args: Sequence[str]) -> int:
@@ -97,8 +102,8 @@ def carried_out(args: Sequence[str]) -> int:
         return complain(f"there is too little memory ({place_of(error)}): {error or 'ask for less at once'}.", 1)
     except (OSError, UnicodeError, RecursionError) as error:
         # Foreseen ones name their remedy; of the others this much can be said.
-        if isinstance(error, OSError) and error.filename is None and refusal() is not None:
-            return complain(f"what there is to say could not be written to standard output: {error.strerror}.", 1)
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            return complain(f"{UNSAID}: {error.strerror}.", 1)
         return complain(f"{type(error).__name__}: {error} ({place_of(error)}).", 1)
     except Exception:
         traceback.print_exc()
