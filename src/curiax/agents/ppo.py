@@ -18,7 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
-from .._dist import Categorical, DiagGaussian
+from ..dist import Categorical, DiagGaussian
 from .._film import at_every_time
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._stats import valid_mean

@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._dist import LOG_2PI
+from ..dist import LOG_2PI
 from .._settings import Count
 from .._tree import Frozen
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector

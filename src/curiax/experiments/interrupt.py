@@ -16,6 +16,8 @@ from .._errors import Interrupted
 
 #: Signals within so many seconds are one: `timeout` and terminals send them to a process and again to its group.
 TOGETHER = 0.3
+#: Seconds after which a request is looked at again that could not be granted where it came.
+SOON = 0.05
 #: What ends a run in order; Windows has only the first.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,6 +34,7 @@ class Stop:
         self.ask: Callable[[], None] = lambda: None
         #: What whoever asks is told.
         self.notice = ""
+        self._reminder: threading.Timer | None = None
 
     def begin(self, ask: Callable[[], None]) -> None:
         """From now on there is something to save."""
@@ -42,6 +45,19 @@ class Stop:
         """Grant a request that could not be granted where it came, as long as there is nothing to save."""
         if self.signal is not None and not self.training:
             raise Interrupted("stopped before training began; whatever was saved before is as it was.", self.exit_code)
+
+    def remind(self) -> None:
+        """Come back in a moment to a request that came where an exception might be lost or do harm."""
+        # Not by SIGINT, which would count as the second one.
+        self._reminder = threading.Timer(SOON, signal.raise_signal, (signal.SIGTERM,))
+        self._reminder.daemon = True
+        self._reminder.start()
+
+    def forget(self) -> None:
+        """From now on nobody would hear a reminder."""
+        if self._reminder is not None:
+            self._reminder.cancel()
+            self._reminder.join()
 
     @property
     def exit_code(self) -> int:
@@ -76,11 +92,14 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
         HEARD.set()
         if stop.signal is not None and number == signal.SIGINT and time.monotonic() - stop.at > TOGETHER:
             raise Interrupted("left at once; what was saved before is kept.", 128 + number)
-        if stop.signal is None:
+        first = stop.signal is None
+        if first:
             stop.signal, stop.at = number, time.monotonic()
-            if not stop.training:
-                # Where an exception might be lost or do harm, the next `check` raises it.
-                return None if fragile(frame) else stop.check()
+        if not stop.training:
+            if not fragile(frame):
+                stop.check()
+            stop.remind()
+        elif first:
             tell(stop.notice)
             stop.ask()
 
@@ -88,6 +107,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
     try:
         yield stop
     finally:
+        stop.forget()
         for number, handler in before.items():
             signal.signal(number, handler)
     if stop.signal is not None:
