@@ -49,8 +49,8 @@ def checked_name(what: str, name: str) -> str:
     """A name that a user gives, which must be clean from the start: it goes to tables, figures and files."""
     if clean(name) != name:
         raise UsageError(
-            f"{what} = {clean(repr(name))}: must be at most {LONGEST} characters that can be shown, without line breaks, "
-            "control characters and marks of writing direction."
+            f"{what} = {clean(repr(name))}: must be at most {LONGEST} characters that can be shown, without line "
+            "breaks, control characters and marks of writing direction."
         )
     return name
 

@@ -107,7 +107,9 @@ def carried_out(args: Sequence[str]) -> int:
         return complain(f"{type(error).__name__}: {error} ({place_of(error)}).", 1)
     except Exception:
         traceback.print_exc()
-        return complain("this is a fault, in a class of yours or in Curiax; if it is ours, please report what is above.", 1)
+        return complain(
+            "this is a fault, in a class of yours or in Curiax; if it is ours, please report what is above.", 1
+        )
 
 
 def complain(text: str, code: int) -> int:

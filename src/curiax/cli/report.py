@@ -56,7 +56,8 @@ def command_verify(args: list[str]) -> int:
         count, differences = verify(folder)
         for difference in differences:
             print(f"  {clean(difference, None)}")
-        print(f"{'ok  ' if not differences else 'FAIL'} {clean(str(folder), None)}: {count} rows recomputed, {len(differences)} differ")
+        verdict, named = "FAIL" if differences else "ok  ", clean(str(folder), None)
+        print(f"{verdict} {named}: {count} rows recomputed, {len(differences)} differ")
         failed += bool(differences)
     return 1 if failed else 0
 

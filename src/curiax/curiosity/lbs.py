@@ -33,10 +33,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from ..dist import LOG_2PI, DiagGaussian
 from .._errors import UsageError
 from .._settings import Count, NonNegative
-from .._types import PRNGKey, Scalar, Spec, Transition, Vector
+from .._types import PRNGKey, Scalar, Spec, Transition
+from ..dist import LOG_2PI, DiagGaussian
 from ..nn import MLP, GaussianHead, Linear, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 from .encoders import Eye, Mirror, activation_for, default_width, feature_count, large_image

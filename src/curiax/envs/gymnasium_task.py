@@ -173,7 +173,7 @@ def declared_mode(id: str, vector: Any, wanted: Autoreset | None) -> Autoreset:
     return mode
 
 
-def refuse(id: str, error: Exception) -> NoReturn:
+def refuse(id: str, error: Exception | SystemExit) -> NoReturn:
     """Say why an environment could not be made, and what to install or name instead."""
     import gymnasium
 
@@ -359,7 +359,7 @@ class GymnasiumFleet(AbstractFleet):
         except ValueError as error:
             raise self._failure(None, "returned what it must not", error) from error
 
-    def _failure(self, index: int | None, what: str, error: Exception) -> SimulatorError:
+    def _failure(self, index: int | None, what: str, error: Exception | SystemExit) -> SimulatorError:
         """The error to raise when an environment's own code fails."""
         where = f"one of {len(self.obs)}" if index is None else f"environment {index} of {len(self.obs)}"
         return SimulatorError(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._text import LONGEST, clean
 from .._version import __version__
 from ..experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
 from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
@@ -105,8 +106,14 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     for tell in told:
         shared = clashes(result)
         differ = {label for label in shared if len({tell(r) for r in result if r.label == label}) > 1}
-        result = [renamed(r, f"{r.label} ({tell(r) or 'as it is'})") if r.label in differ else r for r in result]
+        result = [renamed(r, told_apart(r.label, tell(r) or "as it is")) if r.label in differ else r for r in result]
     return result
+
+
+def told_apart(label: str, how: str) -> str:
+    """A label with what tells it apart, which must be seen however long the label is."""
+    ending = f" ({clean(how, LONGEST // 2)})"
+    return f"{clean(label, LONGEST - len(ending))}{ending}"
 
 
 def clashes(records: Sequence[Record]) -> set[str]:

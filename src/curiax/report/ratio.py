@@ -13,7 +13,8 @@ import numpy as np
 
 from ..experiments.published import RATIO
 from . import statistics
-from .record import KINDS, Record
+from .record import KINDS as KINDS
+from .record import Record
 
 #: The ratios that count as near 1: at most a quarter more for one kind than for the other.
 NEAR = (0.8, 1.25)

@@ -79,12 +79,12 @@ class Record:
     @property
     def task(self) -> str:
         """Name of the task."""
-        return self.facts["identity"]["task"]
+        return clean(self.facts["identity"]["task"])
 
     @property
     def method(self) -> str:
         """Name of the method."""
-        return self.facts["identity"]["method"]
+        return clean(self.facts["identity"]["method"])
 
     @property
     def label(self) -> str:
