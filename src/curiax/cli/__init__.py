@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 or 143 told to stop."""
     args = list(sys.argv[1:] if argv is None else argv)
     code = carried_out(args)
-    refused = refusal()
+    refused, _ = refusal(sys.stdout), refusal(sys.stderr)
     if refused is None or isinstance(refused, BrokenPipeError):
         return code
     return code or complain(f"{UNSAID}: {refused.strerror}.", 1)

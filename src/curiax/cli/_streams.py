@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import TextIO
 
 
 def make_usable() -> None:
@@ -25,13 +26,13 @@ def make_usable() -> None:
             stream.reconfigure(errors="replace")
 
 
-def refusal() -> OSError | None:
-    """Why standard output takes nothing more, or None where it does; what it refused is then forgotten."""
+def refusal(stream: TextIO) -> OSError | None:
+    """Why a stream takes nothing more, or None where it does; what it refused is then forgotten."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError as error:
         # Else Python complains once more when it ends.
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return error
     return None
