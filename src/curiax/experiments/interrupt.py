@@ -48,8 +48,7 @@ class Stop:
 
     def remind(self) -> None:
         """Come back in a moment to a request that came where an exception might be lost or do harm."""
-        # Not by SIGINT, which would count as the second one.
-        self._reminder = threading.Timer(SOON, signal.raise_signal, (signal.SIGTERM,))
+        self._reminder = threading.Timer(SOON, remind)
         self._reminder.daemon = True
         self._reminder.start()
 
@@ -72,6 +71,16 @@ DONE = "stopping: the run is trained, its files are being written. Ctrl-C again 
 def heeded() -> list[int]:
     """The signals that this process is to hear: a shell has its background jobs ignore Ctrl-C, not meant for them."""
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def remind() -> None:
+    """Have the main thread look at a request again; not by SIGINT, which would count as the second one."""
+    if hasattr(signal, "pthread_kill"):
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGTERM)  # wakes it even from a sleep
+    else:
+        signal.raise_signal(signal.SIGTERM)
 
 
 @contextlib.contextmanager
