@@ -283,6 +283,37 @@ def test_the_second_interrupt_ends_a_process_whose_main_thread_hears_nothing() -
     assert "left at once" in said
 
 
+def test_a_request_is_answered_at_once_whatever_the_process_does() -> None:
+    """Python's own handler says nothing before the program that is running returns."""
+    process = deaf(60.0)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    process.stderr.readline()
+    assert process.stderr.readline() == f"curiax: {interrupt.BUSY}\n"
+    assert time.monotonic() - begun < 1.5
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("task", ["mountain-car", "gymnasium:CartPole-v1"])
+def test_ctrl_c_while_compiling_leaves_at_once(task: str, tmp_path: Path) -> None:
+    """There is nothing to save yet, and nothing is left behind."""
+    words = ["run", task, "--method", "lbs", "--seeds", "2", "--steps", "8192", "--out", str(tmp_path / "run")]
+    script, environment = Path(sys.executable).with_name("curiax"), {**os.environ, "CURIAX_CACHE": "off"}
+    process = subprocess.Popen([script, *words], stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stderr is not None
+    assert "compiling" in process.stderr.readline()
+    time.sleep(1.0)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1]
+    assert time.monotonic() - begun < 1.5, said
+    assert process.returncode == 130
+    assert said == "curiax: stopped before training began; whatever was saved before is as it was.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_request_that_python_loses_is_granted_all_the_same() -> None:
     """Raised inside a callback of the garbage collector, where exceptions are printed and forgotten."""
     lost = """
@@ -323,6 +354,36 @@ def some_gc_callback() -> None:
     """Where an exception would be lost."""
     send(signal.SIGTERM)()
     time.sleep(0.01)
+
+
+def test_a_request_where_it_would_be_lost_is_granted_in_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(running.Training):
+        def __init__(self, *args: Any) -> None:
+            some_gc_callback()
+            time.sleep(20.0)
+            raise AssertionError("nobody was told")
+
+    monkeypatch.setattr(running, "Training", Slow)
+    begun = time.monotonic()
+    with pytest.raises(Interrupted, match="before training began") as told:
+        curiax.run(experiment(method="random"), tmp_path / "run")
+    assert time.monotonic() - begun < 10.0
+    assert told.value.exit_code == 143
+
+
+def test_a_long_call_hears_of_ctrl_c_and_gives_back_what_it_makes() -> None:
+    assert devices.in_thread(lambda: threading.current_thread().name).startswith("curiax-compile")
+    with pytest.raises(ZeroDivisionError):
+        devices.in_thread(lambda: 1 // 0)
+    inner: list[str] = []
+    thread = threading.Thread(
+        target=lambda: inner.append(devices.in_thread(lambda: threading.current_thread().name)), name="another"
+    )
+    thread.start()
+    thread.join()
+    assert inner == ["another"], "only the main thread has something to hear"
 
 
 def test_a_request_where_it_would_be_lost_is_granted_before_training(

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from curiax._dist import Categorical, DiagGaussian
+from curiax.dist import Categorical, DiagGaussian
 
 MEAN, STD = np.array([0.3, -1.2, 4.0]), np.array([0.2, 1.5, 3.0])
 OTHER_MEAN, OTHER_STD = np.array([0.0, 0.5, 2.5]), np.array([0.9, 0.4, 3.0])

@@ -29,7 +29,7 @@ from ._version import __version__
 from .integrations import register as _register
 
 if TYPE_CHECKING:
-    from . import envs, nn
+    from . import dist, envs, nn
     from ._tree import Frozen
     from ._types import Axis, Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec, Transition
     from .agents import PPOSettings
@@ -63,7 +63,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("envs", "nn"):
+    if name in ("dist", "envs", "nn"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -109,6 +109,7 @@ __all__ = [
     "Transition",
     "UsageError",
     "__version__",
+    "dist",
     "envs",
     "export",
     "load",

@@ -35,7 +35,7 @@ def shaped(who: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         return eqx.filter_eval_shape(call, *args, **kwargs)
     except CuriaxError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = str(error).strip().split("\n")[0][:300]
         raise ContractError(f"{who} failed: {type(error).__name__}: {reason}") from error
 
@@ -174,5 +174,5 @@ def build_method(
         return cls(spec, key=key, **settings)
     except CuriaxError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ContractError(f"constructing {name} failed: {type(error).__name__}: {error}") from error

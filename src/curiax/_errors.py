@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class CuriaxError(Exception):
@@ -58,6 +60,20 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised: `mine.py, line 12`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "an unknown place"
+
+
+def left(whose: str, error: SystemExit) -> ContractError:
+    """An error about code that ends Python where it should say what is wrong; nobody would hear of it."""
+    return ContractError(
+        f"{whose} ended Python (SystemExit: {error.code}) in {place_of(error)}: raise an error there that says what is "
+        "wrong."
+    )
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._errors import OutputError
+from ._text import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,18 @@ MOST_DEPTH = 32
 LARGE, HOLLOW = 128 << 20, 16
 #: Whole numbers that other readers of JSON and the tables can hold.
 MOST_WHOLE = 2**63
+
+
+def usable(path: Path) -> Path:
+    """The path, whether or not something is there, if the system can look: no name in it is too long, say."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # whoever wants it there says so, and what to do
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OutputError(f"{clean(str(path))} cannot be used ({why}): name another place.") from None
+    return path
 
 
 def damaged(file: Path, why: str, remedy: str) -> OutputError:

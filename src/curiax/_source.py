@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent
 #: What a run's numbers follow from, once its settings are known.
-DECISIVE = ("_dist.py", "_film.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "nn.py")
+DECISIVE = ("_film.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "dist.py", "nn.py")
 DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 #: Text in triple quotes that fills its lines.
 DOCSTRING = re.compile(r'^[ \t]*r?"""(?:[^"]|"(?!""))*"""[ \t]*$', re.MULTILINE)

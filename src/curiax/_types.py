@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped, UInt8
 
+from ._text import checked_name
+
 __all__ = [
     "Axis",
     "Box",
@@ -161,6 +163,7 @@ class Axis:
     parts: int
 
     def __post_init__(self) -> None:
+        checked_name("the name of an axis", self.name)
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.parts >= 1):
             raise ValueError(
                 f"Axis {self.name!r} needs finite low < high and at least one part; "
@@ -203,6 +206,9 @@ class Grid:
     rule: Literal["floor", "ceil"]
     reachable: int | None = None
     closed: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        checked_name("the name of a grid", self.name)
 
     @property
     def shape(self) -> tuple[int, ...]:

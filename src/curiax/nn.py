@@ -22,7 +22,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Shaped
 
 from ._errors import OutputError
-from ._types import PRNGKey
+from ._types import PRNGKey, Vector
+from .dist import DiagGaussian
 
 Activation = Callable[[Array], Array]
 Init = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
@@ -177,6 +178,19 @@ class MLP(eqx.Module):
             if number < len(self.layers) - 1 or self.activate_last:
                 x = self.activation(x)
         return x
+
+
+class GaussianHead(eqx.Module):
+    """Makes a Gaussian of features: linear layers for the mean and the softplus deviation, in one matrix."""
+
+    both: Linear
+
+    def __init__(self, inputs: int, outputs: int, *, key: Source) -> None:
+        self.both = Linear(inputs, 2 * outputs, key=key)
+
+    def __call__(self, h: Vector) -> DiagGaussian:
+        mean, deviation = jnp.split(self.both(h), 2)
+        return DiagGaussian(mean, softplus(deviation) + 1e-4)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

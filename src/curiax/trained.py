@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import CuriaxError, OutputError, UsageError
-from ._files import damaged, sync_folder
+from ._files import damaged, sync_folder, usable
 from .experiments import exports
 from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
 
@@ -78,7 +78,7 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
 
 def opened(path: Path, trust: bool) -> tuple[About, dict[str, np.ndarray]]:
     """The description and the arrays of all seeds, of either format."""
-    if not path.is_dir():
+    if not usable(path).is_dir():
         there = ", but a file" if path.exists() else ": it is not there"
         raise OutputError(f"{path} is not a folder of a run or an export{there}.")
     data, manifest = exports.described(path)

@@ -24,13 +24,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
-from .._dist import Categorical, DiagGaussian
 from .._film import at_every_time
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
 from ..curiosity.encoders import CNN, large_image
+from ..dist import Categorical, DiagGaussian
 from ..nn import MLP, Linear, generator, orthogonal
 from ._base import AbstractAgent, HostActor
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
-from .._errors import CuriaxError, Interrupted, unknown
+from .._errors import ContractError, CuriaxError, Interrupted, left, place_of, unknown
+from .._text import clean_lines
 from .._version import __version__
+from ._arguments import Answered
+from ._streams import make_usable, refusal
 from .check import command_check
 from .cite import command_cite
 from .doctor import command_doctor
@@ -40,6 +46,10 @@ curiax COMMAND --help says more. Start with: curiax run mountain-car --method lb
 #: Exit codes after Ctrl-C and SIGTERM, as shells have them.
 INTERRUPTED, TERMINATED = 130, 143
 
+#: How a place for output refuses to take any, and what is said of it.
+FULL = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
+UNSAID = "the result could not be written to standard output"
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": command_run,
     "reproduce": command_reproduce,
@@ -57,41 +67,70 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 or 143 told to stop."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if not args or args[0] in ("-h", "--help"):
-        print(OVERVIEW, end="")
-        return 0
-    if args[0] in ("-V", "--version"):
-        print(f"curiax {__version__}")
-        return 0
+    code = carried_out(args)
+    refused, _ = refusal(sys.stdout), refusal(sys.stderr)
+    if refused is None or isinstance(refused, BrokenPipeError):
+        return code
+    return code or complain(f"{UNSAID}: {refused.strerror}.", 1)
+
+
+def carried_out(args: Sequence[str]) -> int:
+    """The exit code of a command; whatever goes wrong in it is said in a sentence."""
     try:
+        if not args or args[0] in ("-h", "--help"):
+            print(OVERVIEW, end="")
+            return 0
+        if args[0] in ("-V", "--version"):
+            print(f"curiax {__version__}")
+            return 0
         if args[0] not in COMMANDS:
             raise unknown("command", args[0], COMMANDS)
-        return COMMANDS[args[0]](args[1:])
+        return COMMANDS[args[0]](list(args[1:]))
+    except Answered as answered:
+        return answered.code
     except CuriaxError as error:
-        print(f"curiax: {error}", file=sys.stderr)
-        return error.exit_code
+        return complain(str(error), error.exit_code)
     except Interrupted as stopped:
-        print(f"curiax: {stopped}", file=sys.stderr)
-        return stopped.exit_code
+        return complain(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
-        print("\ncuriax: interrupted; finished runs and checkpoints are kept.", file=sys.stderr)
-        return INTERRUPTED
+        return complain("interrupted; finished runs and checkpoints are kept.", INTERRUPTED)
+    except SystemExit as error:
+        return complain(str(left("code of yours", error)), ContractError.exit_code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 0  # whoever reads has read enough
+    except MemoryError as error:
+        return complain(f"there is too little memory ({place_of(error)}): {error or 'ask for less at once'}.", 1)
+    except (OSError, UnicodeError, RecursionError) as error:
+        # Foreseen ones name their remedy; of the others this much can be said.
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            return complain(f"{UNSAID}: {error.strerror}.", 1)
+        return complain(f"{type(error).__name__}: {error} ({place_of(error)}).", 1)
+    except Exception:
+        traceback.print_exc()
+        return complain(
+            "this is a fault, in a class of yours or in Curiax; if it is ours, please report what is above.", 1
+        )
+
+
+def complain(text: str, code: int) -> int:
+    """Say what happened, on standard error; returns the exit code."""
+    with contextlib.suppress(OSError):  # there is nobody else to tell
+        print(f"curiax: {clean_lines(text)}", file=sys.stderr, flush=True)
+    return code
 
 
 def script() -> None:
     """The `curiax` command."""
     import warnings
 
+    make_usable()
     from ..experiments.interrupt import heeded, leave, leave_in_time
 
     for number in heeded():
         signal.signal(number, leave)
     leave_in_time()
     # For people: what is the matter, not which line of ours says so.
-    warnings.formatwarning = lambda message, *_, **__: f"curiax: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"curiax: {clean_lines(str(message))}\n"
     code = main()
     for number in heeded():
         signal.signal(number, lambda *_: os._exit(code))  # all is done but the interpreter's own end

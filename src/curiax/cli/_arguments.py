@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .._errors import UsageError
+from .._files import usable
 
 if TYPE_CHECKING:
     from ..experiments.options import RunOptions
 
 
+class Answered(Exception):
+    """The arguments were answered with help or with what is wrong in them; there is nothing left to do."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 def parse(kind: Any, args: Sequence[str], command: str, description: str) -> Any:
-    """Arguments as a dataclass; help and mistakes exit here, with code 0 and 2."""
+    """Arguments as a dataclass; help and mistakes are answered here, with code 0 and 2."""
     import tyro
 
-    return tyro.cli(kind, args=list(args), prog=f"curiax {command}", description=description)
+    try:
+        said = tyro.cli(kind, args=list(args), prog=f"curiax {command}", description=description)
+    except SystemExit as stop:
+        raise Answered(stop.code if isinstance(stop.code, int) else 2) from None
+    for value in vars(said).values():
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, Path):
+                usable(path)
+    return said
 
 
 def seeds_from(text: str) -> int | tuple[int, ...]:

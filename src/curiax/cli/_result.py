@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .._text import clean
+
 if TYPE_CHECKING:
     from ..experiments.run import RunResult
+    from ..report.record import Record
     from ..report.table import Row
+
+#: A seed that ends below this part of the median of all is named, and of how many.
+FAR_BELOW, MOST_FALLEN = 0.5, 8
 
 
 def run_summary(result: RunResult) -> dict[str, Any]:
     """A finished run for machines."""
-    from ..report.statistics import interval
+    from ..report.record import condense
+    from ..report.table import coverage_rows
 
-    coverage = sorted(name for name in result.metrics.columns if name.startswith(("coverage/", "reachable/")))
-    final = {name: list(result.final(name).values()) for name in coverage}
-    most = {f"coverage/{grid.name}": 100.0 * grid.size / grid.nominal for grid in result.plan.setup.task.grids}
-
-    def possible(name: str, band: tuple[float, float] | None) -> tuple[float, float] | None:
-        """An interval within what there is to cover."""
-        high = most.get(name, 100.0)
-        return band and (max(0.0, min(band[0], high)), max(0.0, min(band[1], high)))
-
-    ended = {
-        name: {"mean": sum(values) / len(values), "interval": possible(name, interval(values)), "values": values}
-        for name, values in final.items()
-    }
+    record = condense(result.manifest, result.metrics)
+    coverage = by_metric(coverage_rows(record, ""))
     return {
         "task": result.plan.task_entry.name,
         "method": result.plan.method_entry.name,
@@ -40,25 +38,34 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "path": str(result.path),
         "reused": result.reused,
         "seconds": result.manifest["seconds"],
-        "final": {**ended, **ratios(result), **games(result), **returns(result)},
+        "final": {**coverage, **reachable(record), **ratios(record), **games(record), **returns(result)},
     }
 
 
-def ratios(result: RunResult) -> dict[str, Any]:
+def reachable(record: Record) -> dict[str, Any]:
+    """Of each grid of which it is known, the share of what can be reached."""
+    from ..report.statistics import interval
+    from ..report.table import possible
+
+    names = sorted(name for name in record.curves if name.startswith("reachable/"))
+    final = {name: record.final(name).tolist() for name in names}
+    return {
+        name: {"mean": sum(values) / len(values), "interval": span(possible(interval(values), 100.0)), "values": values}
+        for name, values in final.items()
+    }
+
+
+def ratios(record: Record) -> dict[str, Any]:
     """Of a task that compares two kinds of transitions, the ratio of their bonuses and both of these."""
-    from ..report.record import condense
     from ..report.table import ratio_rows
 
-    compared = result.plan.setup.task.compared
-    return by_metric(ratio_rows(condense(result.manifest, result.metrics), "")) if compared else {}
+    return by_metric(ratio_rows(record, "")) if record.compared else {}
 
 
-def games(result: RunResult) -> dict[str, Any]:
+def games(record: Record) -> dict[str, Any]:
     """Of a game, score and length of the last tenth's episodes, best score and number of episodes."""
-    from ..report.record import condense
     from ..report.table import game_rows
 
-    record = condense(result.manifest, result.metrics)
     return by_metric(game_rows(record, "")) if record.plays else {}
 
 
@@ -81,12 +88,18 @@ def returns(result: RunResult) -> dict[str, Any]:
     }
 
 
+def span(limits: tuple[float | None, float | None]) -> tuple[float, float] | None:
+    """Both limits of an interval, or None where there is none."""
+    low, high = limits
+    return None if low is None or high is None else (low, high)
+
+
 def by_metric(rows: Sequence[Row]) -> dict[str, Any]:
     """Rows of a table for machines."""
     return {
         row.metric: {
             "mean": row.mean,
-            "interval": None if row.ci_low is None else (row.ci_low, row.ci_high),
+            "interval": span((row.ci_low, row.ci_high)),
             "values": list(row.values),
         }
         for row in rows
@@ -111,8 +124,10 @@ def run_text(result: RunResult, asked: int | None) -> str:
         text += f"  95 % interval [{band[0]:.1f}, {band[1]:.1f}]" if band else f"  ({seeds}: no interval)"
         share = data["final"].get(f"reachable/{grid.name}")
         lines.append(text + (f", {share['mean']:.1f} % of the {grid.reachable} reachable" if share else ""))
+    lines += fallen_lines(result)
     kinds = result.plan.setup.task.compared
     if kinds:
+        kinds = (clean(kinds[0]), clean(kinds[1]))
         lines += ratio_lines(data["final"], kinds, seeds)
     elif SCORE in result.metrics.columns:
         lines += game_lines(data["final"], data["task"], seeds)
@@ -137,7 +152,25 @@ def run_text(result: RunResult, asked: int | None) -> str:
                 **data["masked"]
             )
         )
-    return "\n".join([*lines, f"  {data['path']}"])
+    return "\n".join([*lines, f"  {clean(data['path'], None)}"])
+
+
+def fallen_lines(result: RunResult) -> list[str]:
+    """The seeds that ended far below the others, which no mean and no interval shows."""
+    from ..experiments.progress import headline_metric
+    from ..report.statistics import collapsed
+
+    metric = headline_metric(result.metrics.columns, result.plan.setup.loop.coverage)
+    if not metric.startswith("coverage/"):
+        return []
+    final = result.final(metric)
+    middle = float(np.median(list(final.values())))
+    fallen = collapsed(final, FAR_BELOW * middle)
+    if not fallen:
+        return []
+    shown = [f"seed {seed} at {final[seed]:.1f} %" for seed in fallen[:MOST_FALLEN]]
+    shown += [f"{len(fallen) - MOST_FALLEN} more"] if len(fallen) > MOST_FALLEN else []
+    return [f"  far below the others, whose median is {middle:.1f} %: {', '.join(shown)}"]
 
 
 def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: str) -> list[str]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .._text import console
+
 if TYPE_CHECKING:
     from ..report.content import Content
+
+#: Characters of a line where nobody has a terminal that says how many it has room for.
+ENDLESS = 200
+#: Characters between two columns, and the part of a line that names in the first one may take.
+GAP, MOST_NAME = 3, 0.6
 
 
 def print_content(content: Content) -> None:
@@ -16,7 +25,7 @@ def print_content(content: Content) -> None:
             table.caption, [name or "method" for name in table.header], [[c.text for c in r] for r in table.rows]
         )
         if table.note:
-            print(table.note)
+            print_text(table.note)
     for table in content.tables[1:] if len(content.tables) > 1 else content.tables:
         columns = [k for k, name in enumerate(table.header) if name != "p"]
         lines = [[row[k].text for k in columns] for row in table.rows]
@@ -25,25 +34,68 @@ def print_content(content: Content) -> None:
         from ..report.table import TEST
         from ..report.words import OF_COVERAGE
 
-        print(f"coverage (%): mean over seeds [95 % interval]. {OF_COVERAGE} {TEST}")
+        print_text(f"coverage (%): mean over seeds [95 % interval]. {OF_COVERAGE} {TEST}")
     for claim in content.claims:
-        print(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
+        print_text(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
     for notice in content.notices:
-        print(f"{notice.level}: {notice.text}")
+        print_text(f"{notice.level}: {notice.text}")
+
+
+def line_width() -> int:
+    """The characters of a line."""
+    terminal = console()
+    return terminal.width if terminal.is_terminal or "COLUMNS" in os.environ else ENDLESS
+
+
+def print_text(text: str) -> None:
+    """Lines that break between words; what follows a break stands a little further in than the line began."""
+    width = line_width()
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()))
+        # A path that is too long for a line is not cut: it is there to be copied.
+        further = f"{indent}    " if indent else ""
+        folded = textwrap.wrap(line, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+        print("\n".join(folded) if width != ENDLESS and len(line) > width else line)
 
 
 def print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """A table for people."""
+    """A table for people; columns that a line has no room for follow below, beside the names once more."""
     from rich import box
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for k, name in enumerate(header):
-        table.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
-    for line in lines:
-        table.add_row(*map(escape, line))
-    console = Console()
-    # Not a terminal: no folding to some assumed width.
-    (console if console.is_terminal else Console(width=200)).print(table)
+    terminal = console()
+    terminal.width = width = line_width()
+    names = min(column_width(header[0], [line[0] for line in lines]), int(MOST_NAME * width))
+    widths = [column_width(name, [line[k] for line in lines]) for k, name in enumerate(header)]
+    for number, block in enumerate(blocks(widths, names, width)):
+        table = Table(title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        table.title = Text(title) if number == 0 else None
+        table.add_column(Text(header[0]), width=names, overflow="fold")
+        for k in block:
+            heading = "\n".join(textwrap.wrap(header[k], widths[k], break_long_words=False))
+            table.add_column(Text(heading), justify="right", width=widths[k], overflow="fold", vertical="top")
+        for line in lines:
+            table.add_row(*(Text(line[k]) for k in (0, *block)))
+        terminal.print()
+        terminal.print(table)
+
+
+def column_width(name: str, cells: Sequence[str]) -> int:
+    """As wide as its widest cell, and as the longest word of its name, which may take several lines."""
+    from rich.cells import cell_len
+
+    return max(cell_len(text) for text in ("-", *name.split(), *cells))
+
+
+def blocks(widths: Sequence[int], names: int, room: int) -> list[list[int]]:
+    """Which columns stand side by side, the names before each block: as many as a line has room for, at least one."""
+    found: list[list[int]] = [[]]
+    left = room - names
+    for k in range(1, len(widths)):
+        if found[-1] and left < GAP + widths[k]:
+            found.append([])
+            left = room - names
+        found[-1].append(k)
+        left -= GAP + widths[k]
+    return found

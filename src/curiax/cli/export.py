@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._errors import UsageError
+from .._text import clean_lines
 from ._arguments import parse, seeds_from
 
 
@@ -37,5 +38,5 @@ def command_export(args: list[str]) -> int:
     chosen = None if said.seeds is None else seeds_from(said.seeds)
     seeds = [said.seed] if said.seed is not None else list(range(chosen)) if isinstance(chosen, int) else chosen
     made = load(export(said.run, said.out, seeds=seeds, trust=said.trust))
-    print(f"{made.method} on {made.task}, seeds {', '.join(map(str, made.seeds))}\n  {said.out}")
+    print(clean_lines(f"{made.method} on {made.task}, seeds {', '.join(map(str, made.seeds))}\n  {said.out}"))
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._errors import UsageError
+from .._text import clean
 from ._arguments import parse
 from ._tables import print_content
 
@@ -52,7 +53,7 @@ def command_report(args: list[str]) -> int:
     named = {name: word for name in ("title", "reference") if (word := getattr(said, name)) is not None}
     heading = dataclasses.replace(heading, **named)
     print_content(publish(records, heading, said.out).content)
-    print(f"report:  {said.out / 'report.html'}")
+    print(f"report:  {clean(str(said.out / 'report.html'), None)}")
     return 0
 
 
@@ -71,14 +72,15 @@ def command_verify(args: list[str]) -> int:
         raise UsageError("name the folders to verify: curiax verify results")
     failed = 0
     for folder in (found for named in said.folders for found in kept_in(named)):
-        found = verify(folder)
+        found, named = verify(folder), clean(str(folder), None)
         for difference in found.differences:
-            print(f"  {difference}")
+            print(f"  {clean(difference, None)}")
         by = f"; trained by {', '.join(found.trained_by)}" if found.trained_by else ""
         count = len(found.differences)
-        print(f"{'FAIL' if count else 'ok  '} {folder}: {found.rows} rows recomputed, {count} differ{by}")
+        told = f"{'FAIL' if count else 'ok  '} {named}: {found.rows} rows recomputed, {count} differ{by}"
+        print(clean(told, None))
         for warning in found.warnings:
-            print(f"  warning: {warning}")
+            print(f"  warning: {clean(warning, None)}")
         failed += bool(count)
     return 1 if failed else 0
 

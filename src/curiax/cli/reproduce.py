@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
+from .._text import clean_lines
 from ._arguments import option_fields, options_of, parse, seeds_from
 from ._tables import print_content
 
@@ -53,13 +55,14 @@ def command_reproduce(args: list[str]) -> int:
     heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
     made = publish(records, heading, out)
     if said.json:
-        print((out / TABLE).read_text("utf-8"), end="")
+        # In letters that every output can take.
+        print(json.dumps(json.loads((out / TABLE).read_text("utf-8")), indent=1))
         return 0
     print_content(made.content)
-    print(f"report:  {out / REPORT}\ntable:   {out / TABLE}")
+    print(clean_lines(f"report:  {out / REPORT}\ntable:   {out / TABLE}"))
     # Of very many lines none is drawn: one could not tell them apart.
     if any(file.parent.name == FIGURES for file in made.files):
-        print(f"figures: {out / FIGURES}")
+        print(clean_lines(f"figures: {out / FIGURES}"))
     return 0
 
 

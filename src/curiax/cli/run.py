@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .._errors import UsageError
 from ._arguments import option_fields, options_of, parse, seeds_from
 from ._result import run_summary, run_text
+from ._tables import print_text
 
 if TYPE_CHECKING:
     from ..experiments.spec import Plan
@@ -53,7 +54,10 @@ def command_run(args: list[str]) -> int:
     out = said.out or Path("runs") / run_folder(plan)
     progress = for_terminal(plan.setup.loop.coverage, quiet=said.quiet or said.json)
     result = run(experiment, out, progress=progress, options=options_of(said))
-    print(json.dumps(run_summary(result), indent=2) if said.json else run_text(result, said.steps))
+    if said.json:
+        print(json.dumps(run_summary(result), indent=2))
+    else:
+        print_text(run_text(result, said.steps))
     return 0
 
 
@@ -85,7 +89,7 @@ def run_class(plan: Plan) -> type:
     builders = {**GROUPS, "method": plan.method_entry.cls, "task": plan.task_entry.cls}
     fields: list[tuple[Any, ...]] = [
         ("task", Annotated[tyro.conf.Positional[str], arg("a task of `curiax list`, or module:Class", metavar="TASK")]),
-        ("method", Annotated[str, arg("a method of `curiax list`, or module:Class")], plan.method_entry.name),
+        ("method", Annotated[str, arg("a method of `curiax list`, or module:Class")]),
         ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the task's full budget")], None),
         ("preset", Annotated[str, arg(presets)], plan.experiment.preset),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from .._text import clean_lines, console
 from ._arguments import parse
 
 
@@ -49,13 +50,14 @@ def command_watch(args: list[str]) -> int:
     with filming(quiet=said.quiet or not sys.stderr.isatty()) as tell:
         made = watch(**asked, tell=tell)
     if made.notice:
-        print(f"curiax: {made.notice}", file=sys.stderr)
+        print(f"curiax: {clean_lines(made.notice)}", file=sys.stderr)
     many = f"{made.episodes} episode{'s' if made.episodes > 1 else ''}"
     score = f", {made.score_name} {told(made.scores)}" if made.scores else ""
-    print(
+    text = (
         f"{made.method} on {made.task}, seed {made.seed}: {len(made.bonus)} steps in {many}, "
         f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most{score}\n  {made.path}"
     )
+    print(clean_lines(text))
     return 0
 
 
@@ -72,11 +74,10 @@ def filming(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     if quiet:
         yield lambda what, done, total: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=console(stderr=True)) as bar:
         parts: dict[str, Any] = {}
 
         def tell(what: str, done: int, total: int) -> None:

@@ -33,27 +33,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._dist import LOG_2PI, DiagGaussian
 from .._errors import UsageError
 from .._settings import Count, NonNegative
-from .._types import PRNGKey, Scalar, Spec, Transition, Vector
-from ..nn import MLP, Linear, Source, generator, join, softplus
+from .._types import PRNGKey, Scalar, Spec, Transition
+from ..dist import LOG_2PI, DiagGaussian
+from ..nn import MLP, GaussianHead, Linear, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 from .encoders import Eye, Mirror, activation_for, default_width, feature_count, large_image
 from .features import Target
-
-
-class GaussianHead(eqx.Module):
-    """Linear layers for the mean and the softplus deviation, in one matrix."""
-
-    both: Linear
-
-    def __init__(self, inputs: int, outputs: int, *, key: Source) -> None:
-        self.both = Linear(inputs, 2 * outputs, key=key)
-
-    def __call__(self, h: Vector) -> DiagGaussian:
-        mean, deviation = jnp.split(self.both(h), 2)
-        return DiagGaussian(mean, softplus(deviation) + 1e-4)
 
 
 class LBS(AbstractCuriosity):

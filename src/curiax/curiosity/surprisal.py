@@ -36,10 +36,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._dist import LOG_2PI
 from .._settings import Count
 from .._tree import Frozen
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
+from ..dist import LOG_2PI
 from ..nn import MLP, Conv, Deconv, Linear, Source, generator, glorot_uniform, join, softplus
 from ._base import AbstractCuriosity, Memory, Terms
 from .encoders import CNN, Painter, burda, default_width, feature_count, grid_of, middle, same, stack_for

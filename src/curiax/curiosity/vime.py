@@ -40,9 +40,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .._dist import LOG_2PI
 from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
+from ..dist import LOG_2PI
 from ..nn import Source, generator, join
 from ._base import AbstractCuriosity, Memory, Terms
 from .encoders import default_width

@@ -114,7 +114,7 @@ def make_single(id: str, **options: Any) -> Any:
 
     try:
         return gymnasium.make(id, **options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         refuse(id, error)
 
 
@@ -129,7 +129,7 @@ def make_vector(id: str, count: int, vectorization: Vectorization, autoreset: Au
             # `declared_mode` says the same as an error.
             warnings.filterwarnings("ignore", message=".*AutoresetMode")
             return gymnasium.make_vec(id, count, vectorization_mode=vectorization, **options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         refuse(id, error)
 
 
@@ -163,7 +163,7 @@ def declared_mode(id: str, vector: Any, wanted: Autoreset | None) -> Autoreset:
     return mode
 
 
-def refuse(id: str, error: Exception) -> NoReturn:
+def refuse(id: str, error: Exception | SystemExit) -> NoReturn:
     """Say why an environment could not be made, and what to install or name instead."""
     import gymnasium
 
@@ -349,7 +349,7 @@ class GymnasiumFleet(AbstractFleet):
         except ValueError as error:
             raise self._failure(None, "returned what it must not", error) from error
 
-    def _failure(self, index: int | None, what: str, error: Exception) -> SimulatorError:
+    def _failure(self, index: int | None, what: str, error: Exception | SystemExit) -> SimulatorError:
         """The error to raise when an environment's own code fails."""
         where = f"one of {len(self.obs)}" if index is None else f"environment {index} of {len(self.obs)}"
         return SimulatorError(
@@ -402,7 +402,7 @@ class GymnasiumFleet(AbstractFleet):
             return fitted(np.asarray(self._frame(index)), width, height)
         except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
             refuse(self.id, error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(index, "could not be drawn", error) from error
 
     @abc.abstractmethod
@@ -449,7 +449,7 @@ class SingleEnvironments(GymnasiumFleet):
         try:
             first, _ = self._envs[k].reset(seed=int(seed))
             self._shown[k] = self._reader.checked(first)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(k, f"failed in reset(seed={seed})", error) from error
         self._seeds[k], self._begun[k], self._actions[k], self._reward[k] = seed, True, [], 0.0
 
@@ -472,7 +472,7 @@ class SingleEnvironments(GymnasiumFleet):
         try:
             after, self._reward[k], self.terminated[k], self.truncated[k], _ = self._envs[k].step(handed)
             self._shown[k] = self._reader.checked(after)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(k, "failed in step", error) from error
         self._actions[k].append(kept)
 
@@ -567,7 +567,7 @@ class VectorEnvironment(GymnasiumFleet):
         try:
             first, _ = self._vector.reset(seed=seed, **options)
             return self._reader.checked(first, len(seeds)).astype(self._current.dtype)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if who is None:
                 raise self._failure(None, f"failed in reset(seed={seed})", error) from error
             raise self._not_alone(who, f"reset raised {type(error).__name__}: {error}") from error
@@ -596,7 +596,7 @@ class VectorEnvironment(GymnasiumFleet):
             after, reward, terminated, truncated, infos = self._vector.step(executed.copy())
             self._current[...] = self._reader.checked(after, len(self.obs))
             self._reward[:], self.terminated[:], self.truncated[:] = reward, terminated, truncated
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(None, "failed in step", error) from error
         ended = self.terminated | self.truncated
         self._shown[...] = self._current

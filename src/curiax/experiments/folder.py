@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
-from .._files import digest, parquet, read_bytes, sync_folder, write_whole
+from .._files import digest, parquet, read_bytes, sync_folder, usable, write_whole
 from .._files import locked as held
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
 from .store import CHECKPOINTS, HOLDER, LOCK, clear, difference, foreign, steps_in
@@ -35,7 +35,7 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
 
     Anything else in the folder is refused: another run's results, or files that are not ours.
     """
-    if folder.is_symlink() and not folder.exists():
+    if usable(folder).is_symlink() and not folder.exists():
         raise OutputError(f"{folder} is a link to nowhere: remove it or choose another --out.")
     if not folder.exists():
         return None

@@ -16,6 +16,8 @@ from .._errors import Interrupted
 
 #: Signals within so many seconds are one: `timeout` and terminals send them to a process and again to its group.
 TOGETHER = 0.3
+#: Seconds after which a request is looked at again that could not be granted where it came.
+SOON = 0.05
 #: What ends a run in order; Windows has only the first.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,6 +34,7 @@ class Stop:
         self.ask: Callable[[], None] = lambda: None
         #: What whoever asks is told.
         self.notice = ""
+        self._reminder: threading.Timer | None = None
 
     def begin(self, ask: Callable[[], None]) -> None:
         """From now on there is something to save."""
@@ -42,6 +45,18 @@ class Stop:
         """Grant a request that could not be granted where it came, as long as there is nothing to save."""
         if self.signal is not None and not self.training:
             raise Interrupted("stopped before training began; whatever was saved before is as it was.", self.exit_code)
+
+    def remind(self) -> None:
+        """Come back in a moment to a request that came where an exception might be lost or do harm."""
+        self._reminder = threading.Timer(SOON, remind)
+        self._reminder.daemon = True
+        self._reminder.start()
+
+    def forget(self) -> None:
+        """From now on nobody would hear a reminder."""
+        if self._reminder is not None:
+            self._reminder.cancel()
+            self._reminder.join()
 
     @property
     def exit_code(self) -> int:
@@ -56,6 +71,16 @@ DONE = "stopping: the run is trained, its files are being written. Ctrl-C again 
 def heeded() -> list[int]:
     """The signals that this process is to hear: a shell has its background jobs ignore Ctrl-C, not meant for them."""
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def remind() -> None:
+    """Have the main thread look at a request again; not by SIGINT, which would count as the second one."""
+    if hasattr(signal, "pthread_kill"):
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGTERM)  # wakes it even from a sleep
+    else:
+        signal.raise_signal(signal.SIGTERM)
 
 
 @contextlib.contextmanager
@@ -73,13 +98,17 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
         return
 
     def take(number: int, frame: FrameType | None) -> None:
+        HEARD.set()
         if stop.signal is not None and number == signal.SIGINT and time.monotonic() - stop.at > TOGETHER:
             raise Interrupted("left at once; what was saved before is kept.", 128 + number)
-        if stop.signal is None:
+        first = stop.signal is None
+        if first:
             stop.signal, stop.at = number, time.monotonic()
-            if not stop.training:
-                # Where an exception might be lost or do harm, the next `check` raises it.
-                return None if fragile(frame) else stop.check()
+        if not stop.training:
+            if not fragile(frame):
+                stop.check()
+            stop.remind()
+        elif first:
             tell(stop.notice)
             stop.ask()
 
@@ -87,6 +116,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
     try:
         yield stop
     finally:
+        stop.forget()
         for number, handler in before.items():
             signal.signal(number, handler)
     if stop.signal is not None:
@@ -101,6 +131,12 @@ def pass_on(number: int, handler: Any) -> None:
         signal.raise_signal(number)
 
 
+#: Set once Python has heard of a request and has said so, or is about to.
+HEARD = threading.Event()
+#: Seconds after which somebody who asks is answered, whatever the main thread does.
+ANSWER = 0.2
+BUSY = "stopping as soon as the compiled program that is running returns. Ctrl-C again leaves at once."
+
 LEFT = "stopped; finished runs and what was saved before are kept."
 #: Seconds after which a process that was told to leave, and had nothing to save, is ended whatever it does.
 PATIENCE = 3.0
@@ -113,6 +149,7 @@ def leave(number: int, frame: FrameType | None = None) -> None:
     an import of compiled code it may end in a segmentation fault: there the process ends at once. Should it be lost
     elsewhere, the process ends a little later all the same.
     """
+    HEARD.set()
     if fragile(frame):
         os.write(2, f"\ncuriax: {LEFT}\n".encode())
         os._exit(128 + number)
@@ -137,7 +174,7 @@ LONGEST = 28.0
 
 
 def leave_in_time(longest: float = LONGEST) -> None:
-    """End this process at the second Ctrl-C, or when a request to stop has not been granted for long.
+    """Answer a request to stop; end this process at the second Ctrl-C, or when the request is not granted for long.
 
     Python's own handlers run between two lines of Python, which may be many seconds away while the main thread waits
     for a compiled program; a thread hears of signals at once. For the command line only: it ends the process without
@@ -159,6 +196,8 @@ def leave_in_time(longest: float = LONGEST) -> None:
             now = time.monotonic()
             if heard and not asked:
                 asked, first = heard[0], now
+                if not HEARD.wait(ANSWER):
+                    os.write(2, f"\ncuriax: {BUSY}\n".encode())
             if asked:
                 ours.settimeout(max(first + longest - now, 0.001))
             if signal.SIGINT in heard and now - first > TOGETHER:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .._errors import OutputError
-from .._files import damaged, digest, digest_of_json, read_bytes, read_json
+from .._files import damaged, digest, digest_of_json, read_bytes, read_json, usable
 from .pictures import Pictures
 from .unpacked import bytes_in_memory
 
@@ -196,7 +196,7 @@ def seal(manifest: Mapping[str, Any]) -> str:
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
     file = folder / MANIFEST
-    if not file.exists():
+    if not usable(file).exists():
         return None
     data = read_json(file, REMEDY)
     if not isinstance(data, dict) or data.get("format") not in (FORMAT, UNSEALED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -10,8 +11,15 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from .._text import clean, clean_lines, console
 from ..train.task_reward import RETURN
 from .published import RATIO, SCORE
+
+
+def tell(text: str, stream: TextIO) -> None:
+    """A line for whoever listens; training goes on where nobody does any more, as behind a pipe that was closed."""
+    with contextlib.suppress(OSError):
+        print(clean_lines(text), file=stream, flush=True)
 
 
 class AbstractProgress(abc.ABC):
@@ -35,7 +43,7 @@ class AbstractProgress(abc.ABC):
 
     def say(self, text: str) -> None:
         """Something a person should hear at once."""
-        print(f"curiax: {text}", file=sys.stderr, flush=True)
+        tell(f"curiax: {text}", sys.stderr)
 
 
 class Silent(AbstractProgress):
@@ -110,7 +118,7 @@ class Lines(AbstractProgress):
     def start(self, title: str, iterations: int, steps: int) -> None:
         self._title, self._iterations, self._steps = title, iterations, steps
         self._next, self._begun = 0.2, time.perf_counter()
-        print(f"{title}: compiling", file=self._stream, flush=True)
+        tell(f"{title}: compiling", self._stream)
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
         share = iteration / self._iterations
@@ -120,10 +128,10 @@ class Lines(AbstractProgress):
         seconds = time.perf_counter() - self._begun
         step = round(share * self._steps)
         line = f"{self._title}: step {step:,} of {self._steps:,}, {headline(latest, self._metric)}, {seconds:.1f} s"
-        print(line, file=self._stream, flush=True)
+        tell(line, self._stream)
 
     def note(self, text: str) -> None:
-        print(f"{self._title}: {text}", file=self._stream, flush=True)
+        tell(f"{self._title}: {text}", self._stream)
 
     def finish(self) -> None:
         pass
@@ -138,19 +146,18 @@ class Bar(AbstractProgress):
         self._task: Any = None
 
     def start(self, title: str, iterations: int, steps: int) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:3.0f} %"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=Console(stderr=True),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=console(stderr=True),
         )
-        self._task = self._bar.add_task(title, total=iterations, note="compiling")
+        self._task = self._bar.add_task(clean(title), total=iterations, note="compiling")
         self._bar.start()
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
@@ -161,10 +168,10 @@ class Bar(AbstractProgress):
             self._bar.stop()
 
     def note(self, text: str) -> None:
-        self._bar.console.print(text, markup=False, highlight=False)
+        self._bar.console.print(clean_lines(text))
 
     def say(self, text: str) -> None:
-        self._bar.console.print(f"curiax: {text}", markup=False, highlight=False)
+        self._bar.console.print(clean_lines(f"curiax: {text}"))
 
 
 def for_terminal(metric: str, *, quiet: bool = False) -> AbstractProgress:

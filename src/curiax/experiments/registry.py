@@ -336,7 +336,7 @@ def load_class(name: str, kind: str, known: Mapping[str, Any]) -> Any:
         if error.name and module_name.split(".")[0] == error.name.split(".")[0]:
             raise UsageError(f"{kind} {name!r}: no module {module_name!r} in {here} or on the Python path.") from None
         raise UsageError(f"{kind} {name!r}: importing it failed: {error}.") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{kind} {name!r}: importing it failed: {type(error).__name__}: {error}") from error
     found = getattr(module, attribute, None)
     if found is None:

@@ -143,4 +143,6 @@ def train_suite(
 
 def run_folder(plan: Plan) -> str:
     """`task_method_digest`, fit for any file system."""
-    return f"{plan.task_entry.name}_{plan.method_entry.name}_{plan.run_id}".replace(":", "-").replace("/", "-")
+    # A name of a user's may be of any length and kind; the digest tells runs apart.
+    parts = (re.sub(r"[^\w.+-]", "-", entry.name)[:100] for entry in (plan.task_entry, plan.method_entry))
+    return f"{'_'.join(parts)}_{plan.run_id}"

@@ -28,9 +28,11 @@ from .._errors import (
     OutOfMemoryError,
     SimulatorError,
     UsageError,
+    left,
     unknown,
 )
 from .._source import code
+from .._text import clean_data
 from .._types import Grid
 from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
@@ -96,6 +98,20 @@ def run(
     begun = time.perf_counter()
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UsageError(f"out = {out!r}: must be a folder's path, or None to keep the results in memory.")
+    try:
+        return found_or_made(experiment, out, options, progress, begun)
+    except SystemExit as error:
+        raise left(f"task {experiment.task!r} or method {experiment.method!r}", error) from error
+
+
+def found_or_made(
+    experiment: Experiment,
+    out: str | os.PathLike[str] | None,
+    options: RunOptions | None,
+    progress: AbstractProgress | None,
+    begun: float,
+) -> RunResult:
+    """The finished run that is there already, or a new one."""
     options, progress = options or RunOptions(), progress or Silent()
     plan = resolve(experiment).with_nonfinite(options.on_nonfinite)
     if options.devices_per_seed > 1 and not isinstance(plan.setup.task, AbstractEmulatorTask):
@@ -183,7 +199,7 @@ def notes_of(plan: Plan) -> dict[str, str]:
     """What the task says of what is installed, fit for a manifest."""
     told = plan.setup.task.notes()
     try:
-        return TypeAdapter(Notes).validate_python(dict(told), strict=True)
+        return clean_data(TypeAdapter(Notes).validate_python(dict(told), strict=True))
     except (TypeError, ValueError) as error:
         why = complaint(error) if isinstance(error, ValidationError) else str(error)
         raise ContractError(f"notes() of task {plan.task_entry.name!r} must map names to texts: {why}.") from None

@@ -14,6 +14,7 @@ import numpy as np
 from .._contract import build_method
 from .._errors import ContractError, CuriaxError, UsageError, unknown
 from .._settings import checked, defaults, signature
+from .._text import checked_name
 from .._types import Discrete, Spec
 from .._version import __version__
 from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
@@ -69,6 +70,7 @@ class Experiment:
             raise UsageError(f"preset = {self.preset!r}: must be one of {', '.join(PRESETS)}.")
         if not isinstance(self.label, str):
             raise UsageError(f"label = {self.label!r}: must be text.")
+        checked_name("label", self.label)
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
             raise UsageError(f"settings = {self.settings!r}: must map dotted names to values, as {{'ppo.clip': 0.1}}.")
         # Plain data from the start, so that nothing fails when the manifest is written.
@@ -147,7 +149,9 @@ def plain(name: str, value: Any) -> Any:
         raise UsageError(f"{name} = {thing!r}: settings must be plain data: numbers, text, lists.")
 
     try:
-        return json.loads(json.dumps(value, default=describe, allow_nan=False))
+        text = json.dumps(value, default=describe, allow_nan=False, ensure_ascii=False)
+        text.encode()  # what no file could hold must not be noticed when the run is written
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise UsageError(f"{name} = {value!r}: must be a finite number, text, or a list of such.") from None
 
@@ -296,7 +300,7 @@ def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSett
         task = entry.cls(**settings)
     except CuriaxError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ContractError(f"constructing task {entry.name!r} failed: {type(error).__name__}: {error}") from error
     if remote.mode == "none":
         return task

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from .._text import clean, clean_lines, console
+from ..experiments.progress import tell
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
@@ -96,8 +99,7 @@ class Lines(AbstractShow):
 
     def tell(self, text: str) -> None:
         self._spoke = time.monotonic()
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
+        tell(text, self._stream)
 
     def end(self) -> None:
         pass
@@ -107,10 +109,9 @@ class Table(AbstractShow):
     """A live table: a row for each run, those that matter least folded where there is not room for all."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(stderr=True)
+        self._console = console(stderr=True)
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
         self._clock = Clock()
 
@@ -122,7 +123,7 @@ class Table(AbstractShow):
         self._live.update(table(entries, self._clock, *self._console.size), refresh=True)
 
     def tell(self, text: str) -> None:
-        self._console.print(text)
+        self._console.print(clean_lines(text))
 
     def end(self) -> None:
         self._live.stop()
@@ -190,8 +191,8 @@ def happened(entry: Entry) -> str:
 
 def table(entries: Sequence[Entry], clock: Clock, width: int, height: int) -> RenderableType:
     """All runs, or where the window is too low those that are at work first, and the rest in numbers."""
-    from rich.markup import escape
     from rich.table import Table as Grid
+    from rich.text import Text
 
     shown, folded = fold(entries, max(3, height - FRAME))
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, caption_justify="left", caption_style="")
@@ -202,10 +203,10 @@ def table(entries: Sequence[Entry], clock: Clock, width: int, height: int) -> Re
     grid.add_column("now", no_wrap=True, width=9)
     grid.add_column("calls", no_wrap=True, width=5, justify="right")
     for entry in shown:
-        task, label = escape(str(entry.job.experiment["task"])), escape(entry.job.label)
-        note = short(entry.standing.note) if entry.state in ("running", "done") else ""
+        task, label = Text(clean(str(entry.job.experiment["task"]))), Text(clean(entry.job.label))
+        note = Text(clean(short(entry.standing.note)) if entry.state in ("running", "done") else "")
         grid.add_row(task, label, state(entry), note, str(entry.calls or ""))
-    grid.caption = escape("\n".join([*(f"… {text}" for text in folded), clock.summary(entries)]))
+    grid.caption = Text("\n".join([*(f"… {text}" for text in folded), clock.summary(entries)]))
     return grid
 
 

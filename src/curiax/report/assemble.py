@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._text import LONGEST, clean
 from .._version import __version__
 from ..experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
 from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
@@ -44,7 +45,7 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     """Everything a page shows, in its order; the records' labels must be distinct."""
     labels = list(dict.fromkeys(record.label for record in records))
     tasks = list(dict.fromkeys(record.task for record in records))
-    counting = list(dict.fromkeys(record.task for record in records if not (record.compared or record.plays)))
+    counting = list(dict.fromkeys(record.task for record in records if counts(record)))
     games = game_curves(records)
     metric, reference = headline(records), heading.reference
     return Content(
@@ -84,6 +85,11 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     )
 
 
+def counts(record: Record) -> bool:
+    """Whether the tables of coverage have a run: all but games, and what only compares kinds of transitions."""
+    return not record.plays and (record.headline is not None or not record.compared)
+
+
 # --- names ------------------------------------------------------------------------------------------------
 
 
@@ -100,8 +106,14 @@ def distinct(records: Sequence[Record]) -> list[Record]:
     for tell in told:
         shared = clashes(result)
         differ = {label for label in shared if len({tell(r) for r in result if r.label == label}) > 1}
-        result = [renamed(r, f"{r.label} ({tell(r) or 'as it is'})") if r.label in differ else r for r in result]
+        result = [renamed(r, told_apart(r.label, tell(r) or "as it is")) if r.label in differ else r for r in result]
     return result
+
+
+def told_apart(label: str, how: str) -> str:
+    """A label with what tells it apart, which must be seen however long the label is."""
+    ending = f" ({clean(how, LONGEST // 2)})"
+    return f"{clean(label, LONGEST - len(ending))}{ending}"
 
 
 def clashes(records: Sequence[Record]) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._text import clean
 from . import ratio, statistics
 from .content import Curves, Map, MapAxis, Maps, Panel, Series
 from .record import RATIO, Record, closed_cells, thinned
@@ -207,7 +208,7 @@ def drawn(record: Record, grid: Any, values: np.ndarray) -> Map:
     for axis, parts in zip(grid["axes"], grid["shape"], strict=True):
         # The paper's cells have an index more, for values exactly on the lower border.
         extra = (axis["high"] - axis["low"]) / axis["parts"] * (parts - axis["parts"])
-        axes.append(MapAxis(axis["name"], axis["low"] - extra, axis["high"], parts))
+        axes.append(MapAxis(clean(axis["name"]), axis["low"] - extra, axis["high"], parts))
     lines = tuple(tuple(None if np.isnan(v) else float(f"{v:.3g}") for v in row) for row in values)
     moments = tuple(int(step) for step in record.moments)
     return Map(record.task, record.label, axes[0], axes[1], moments, lines, closed_cells(grid))

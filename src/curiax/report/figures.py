@@ -27,6 +27,8 @@ WALL, NOWHERE = "#6b7480", "#eeeeee"
 #: Every figure that there can be, and the files of each.
 NAMES = ("coverage", "ratio", "bonus", "games", "noise", "final", "ratio-final", "samples", "occupancy", "surprise")
 KINDS = ("png", "svg")
+#: Characters of a task's title above its panel.
+MOST_TITLE = 48
 STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -96,14 +98,14 @@ def looks(content: Content) -> dict[str, dict[str, Any]]:
 
 
 def titles(content: Content) -> dict[str, str]:
-    """Each task's title."""
-    return {panel.name: panel.title for panel in content.panels}
+    """Each task's title, as much of it as a panel has room for."""
+    return {panel.name: short(panel.title, MOST_TITLE) for panel in content.panels}
 
 
 def panel_title(content: Content, task: str) -> str:
     """A task's title above its panel; nothing where the whole figure is called the same."""
     title = titles(content)[task]
-    return "" if title == content.title else title
+    return "" if title == short(content.title, MOST_TITLE) else title
 
 
 def bar_colours(content: Content, labels: Sequence[str]) -> dict[str, str]:
@@ -165,7 +167,7 @@ def games(content: Content, quantities: Sequence[Curves], stem: Path) -> None:
     """A row for each game: score, length of episodes, the best score, and the rooms where they are counted."""
     everything = [series for quantity in quantities for series in quantity.series]
     drawn = {series.task for series in everything}
-    shown = {panel.name: panel.title for panel in content.panels if panel.name in drawn}
+    shown = {name: title for name, title in titles(content).items() if name in drawn}
     rows: dict[str, list[str]] = {}
     for name in shown:
         rows.setdefault(name.rpartition(" ")[0], []).append(name)
@@ -473,8 +475,8 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
                 aspect = "equal" if drawn.spatial else "auto"
                 draw_walls(axis, drawn, extent, aspect)
                 image = axis.imshow(values, origin="lower", aspect=aspect, extent=extent, norm=norm, cmap="viridis")
-                axis.set_xlabel(drawn.x.name if i == len(tasks) - 1 or not alike else "", fontsize=8)
-                axis.set_ylabel(f"{titles(content)[task]}\n{drawn.y.name}" if j == 0 else "", fontsize=8)
+                axis.set_xlabel(short(drawn.x.name) if i == len(tasks) - 1 or not alike else "", fontsize=8)
+                axis.set_ylabel(f"{titles(content)[task]}\n{short(drawn.y.name)}" if j == 0 else "", fontsize=8)
         if any(m.closed for m in kind.maps):
             note = "dark grey: walls; pale: nobody went there"
             figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")

@@ -11,6 +11,7 @@ from typing import Any
 
 from .._errors import OutputError
 from .._files import read_bytes, read_json
+from .._text import markdown, markdown_code
 from .._version import __version__
 from . import claims, figures, origin, output, record
 from .assemble import assemble, distinct
@@ -83,16 +84,16 @@ def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -
 def readme(content: Content, heading: Heading, trained_by: Sequence[str]) -> str:
     """The tables for readers of the folder."""
     again = f"`{REPORT}` shows it interactively; where it is not kept, `curiax report` makes it again from `{RECORD}/`."
-    made = f"Made by `{heading.command}`; trained by {', '.join(trained_by)}. {again}"
-    parts = [f"# {content.title}", content.lead, made]
+    made_by = f"Made by {markdown_code(heading.command)}; trained by {markdown(', '.join(trained_by))}. {again}"
+    parts = [f"# {markdown(content.title)}", markdown(content.lead), made_by]
     for notice in content.notices:
-        parts.append(f"**{notice.level}**: {notice.text}")
+        parts.append(f"**{notice.level}**: {markdown(notice.text)}")
     for table in (*content.games, *content.ratios, *content.tables):
-        lines = ["| " + " | ".join(table.header) + " |", "|---" * len(table.header) + "|"]
-        lines += ["| " + " | ".join(cell.text.replace("|", "\\|") for cell in row) + " |" for row in table.rows]
-        parts += [f"## {table.caption}", "\n".join(lines), table.note]
+        lines = ["| " + " | ".join(map(markdown, table.header)) + " |", "|---" * len(table.header) + "|"]
+        lines += ["| " + " | ".join(markdown(cell.text) for cell in row) + " |" for row in table.rows]
+        parts += [f"## {markdown(table.caption)}", "\n".join(lines), markdown(table.note)]
     if content.claims:
-        held = [f"- **{claim.verdict}**: {claim.text}. {claim.finding}" for claim in content.claims]
+        held = [f"- **{claim.verdict}**: {markdown(f'{claim.text}. {claim.finding}')}" for claim in content.claims]
         parts += ["## Claims of the paper", "\n".join(held)]
     return "\n\n".join(part for part in parts if part) + "\n"
 

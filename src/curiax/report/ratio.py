@@ -13,14 +13,13 @@ import numpy as np
 
 from ..experiments.published import RATIO
 from . import statistics
+from .record import KINDS as KINDS
 from .record import Record
 
 #: The ratios that count as near 1: at most a quarter more for one kind than for the other.
 NEAR = (0.8, 1.25)
 #: The last part of training, whose mean is the value in the end.
 END = 0.1
-#: The curves of the two kinds' mean bonuses, in the order of `compared`.
-KINDS = ("ratio/first", "ratio/second")
 
 Place = Literal["near 1", "above", "below", "undecided", "untested"]
 

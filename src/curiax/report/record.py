@@ -19,6 +19,7 @@ from pydantic import Field
 
 from .._errors import OutputError
 from .._files import damaged, parquet, read_bytes, read_json, write_whole
+from .._text import clean, clean_data
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Name, Said, Text, checked, read_table
@@ -41,6 +42,8 @@ KEPT = (
     *("coverage/", "reachable/", "noise/", "ratio/", "bonus/mean", "bonus/border_share", "bonus/scale"),
     *("probe/", "samples/", "game/"),
 )
+#: The curves of the mean bonuses of two kinds of transitions, whose ratio is `RATIO`.
+KINDS = ("ratio/first", "ratio/second")
 #: The kinds of metrics that are a row of numbers for each iteration.
 MAPPED = ("probe", "samples", "occupancy", "paid")
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
@@ -70,20 +73,26 @@ class Record:
     moments: np.ndarray
     maps: Mapping[str, np.ndarray]
 
+    def __post_init__(self) -> None:
+        # The one place where names from files come in; tables, figures and pages are made of records.
+        object.__setattr__(self, "facts", clean_data(dict(self.facts)))
+        for name in ("curves", "maps"):
+            object.__setattr__(self, name, {clean(key, None): values for key, values in getattr(self, name).items()})
+
     @property
     def task(self) -> str:
         """Name of the task."""
-        return self.facts["identity"]["task"]
+        return clean(self.facts["identity"]["task"])
 
     @property
     def method(self) -> str:
         """Name of the method."""
-        return self.facts["identity"]["method"]
+        return clean(self.facts["identity"]["method"])
 
     @property
     def label(self) -> str:
         """What the record is called in tables."""
-        return self.facts["experiment"].get("label") or ", ".join(filter(None, [self.method, self.changed]))
+        return clean(self.facts["experiment"].get("label") or ", ".join(filter(None, [self.method, self.changed])))
 
     @property
     def changed(self) -> str:
@@ -148,7 +157,7 @@ class Record:
     def compared(self) -> tuple[str, str] | None:
         """The two kinds of transitions whose bonuses the task compares, or None."""
         kinds = self.facts.get("compared")
-        return (kinds[0], kinds[1]) if kinds and RATIO in self.curves else None
+        return (kinds[0], kinds[1]) if kinds and set(self.curves) >= {RATIO, *KINDS} else None
 
     def final(self, metric: str) -> np.ndarray:
         """Each seed's last value `[S]`."""
@@ -184,6 +193,12 @@ class Heading:
     command: str = ""
     #: What the reader must know of how the records were found.
     remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            tidy = clean(value, None) if isinstance(value, str) else tuple(clean(text, None) for text in value)
+            object.__setattr__(self, field.name, tidy)
 
 
 def thinned(count: int, most: int) -> np.ndarray:

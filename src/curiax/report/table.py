@@ -94,9 +94,14 @@ def rows(records: Sequence[Record], suite: str) -> list[Row]:
         if record.plays:
             table += game_rows(record, suite)
             continue
-        for metric in sorted(name for name in record.curves if name.startswith("coverage/")):
-            table.append(coverage_row(record, metric, suite))
+        table += coverage_rows(record, suite)
     return table + changes(records, table, suite)
+
+
+def coverage_rows(record: Record, suite: str) -> list[Row]:
+    """Final coverage of one record, in each of its grids."""
+    metrics = sorted(name for name in record.curves if name.startswith("coverage/"))
+    return [coverage_row(record, metric, suite) for metric in metrics]
 
 
 def coverage_row(record: Record, metric: str, suite: str) -> Row:

@@ -103,7 +103,7 @@ def task_checks(cls: Callable[..., AbstractTask], **settings: Any) -> Iterator[t
     """Each check of a task's contract as a sentence and a call that raises `ContractError` if it is broken."""
     try:
         task = cls(**settings)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ContractError(f"constructing {cls} failed: {type(error).__name__}: {error}") from error
     cases: list[TaskCase] = []
     yield "reset, step, observe and track return what spec and grids promise.", lambda: cases.append(TaskCase(task))

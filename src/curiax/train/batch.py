@@ -161,4 +161,5 @@ def compile_chunk(
     # Said explicitly because the compiler would replicate empty arrays, and the next call would not fit.
     program = jax.jit(by_seed, donate_argnums=0, out_shardings=NamedSharding(mesh, seed))
     options: Any = devices.compiler_options(mesh.devices.flat[0])
-    return program.lower(arrays).compile(compiler_options=options)
+    lowered = program.lower(arrays)
+    return devices.in_thread(lambda: lowered.compile(compiler_options=options))

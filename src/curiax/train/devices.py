@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
+import threading
+import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -39,13 +42,38 @@ def prepare(count: int | None = None) -> None:
     if folder.lower() == "off" or chosen:
         return
     try:
+        # A container may have a user without a home.
         path = Path(folder) if folder else Path.home() / ".cache" / "curiax" / "xla"
         path.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no folder may be made there, or nobody's home is known
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or "there is no home directory"
+        warnings.warn(
+            f"compiled programs are not kept, so each start compiles anew ({why}): name a folder for them in "
+            "CURIAX_CACHE, or set it to off.",
+            stacklevel=2,
+        )
         return
     remove_broken_programs(path)
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+Result = TypeVar("Result")
+
+
+def in_thread(call: Callable[[], Result]) -> Result:
+    """What a long call into compiled code returns, which would keep the main thread from hearing of Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    pool = concurrent.futures.ThreadPoolExecutor(1, "curiax-compile")
+    try:
+        future = pool.submit(call)
+        while not concurrent.futures.wait([future], timeout=0.5).done:  # without end Windows would not hear either
+            pass
+        return future.result()
+    finally:
+        # Whoever was told to stop does not wait for what nobody wants any more.
+        pool.shutdown(wait=False)
 
 
 #: When the cache was last looked over; what was written at about that time is looked at again.

@@ -14,7 +14,7 @@ import numpy as np
 from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask
-from .devices import cpu_cores, lane_devices, teams
+from .devices import cpu_cores, in_thread, lane_devices, teams
 from .filmed import FilmLane
 from .hosted import Lane
 from .lane import AbstractLane, HostMetrics
@@ -98,8 +98,12 @@ def open_lanes(
     lanes: list[AbstractLane] = [
         kind(setup, build_model, part, line, threads) for part, line in zip(dealt, lines, strict=True)
     ]
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        list(pool.map(lambda lane: lane.compile(), lanes))
+
+    def compile_all() -> None:
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            list(pool.map(lambda lane: lane.compile(), lanes))
+
+    in_thread(compile_all)
     return lanes
 
 
