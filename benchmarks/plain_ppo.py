@@ -118,7 +118,8 @@ def main() -> None:
         for name, found in summary[task].items():
             means = [f"{np.mean(found[moment]):,.1f}" for moment in ("early", "end")]
             rows.append((f"{task}, {name}", *means, " ".join(f"{value:,.0f}" for value in found["end"])))
-    write(args.out, (__doc__ or "").splitlines()[0], facts, settings, repeats, summary, targets)
+        # After each task, since all of them take an hour.
+        write(args.out, (__doc__ or "").splitlines()[0], facts, settings, repeats, summary, targets)
     report(args.out, (f"{args.seeds} seeds", "at 30k", "end", "end, seed by seed"), rows, targets)
 
 
