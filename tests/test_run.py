@@ -338,7 +338,7 @@ def test_replay_and_many_environments_and_scaling_switches() -> None:
     ("called", "said"),
     [
         ("/home/me/.venv/lib/python3.12/site-packages/curiax/__main__.py", "python -m curiax run 'my task'"),
-        ("/home/me/.venv/bin/curiax", "/home/me/.venv/bin/curiax run 'my task'"),
+        ("/home/me/.venv/bin/curiax", "curiax run 'my task'"),
         ("__main__.py", "__main__.py run 'my task'"),
     ],
 )

@@ -353,7 +353,8 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
 def command() -> str:
     """The command line as a user would type it."""
     called = Path(sys.argv[0])
-    start = ["python", "-m", "curiax"] if called.parts[-2:] == ("curiax", "__main__.py") else [sys.argv[0]]
+    script = ["curiax"] if called.name == "curiax" else [sys.argv[0]]  # wherever it is installed
+    start = ["python", "-m", "curiax"] if called.parts[-2:] == ("curiax", "__main__.py") else script
     # What is no text would not survive the manifest.
     return shlex.join([*start, *sys.argv[1:]]).encode("utf-8", "replace").decode()
 
