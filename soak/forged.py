@@ -401,13 +401,14 @@ def bombs() -> list[Case]:
         cases += [
             (f"{file} nested", kind, wrote(file, b"[" * 1_000_000)),
             (f"{file} nested and closed", kind, wrote(file, b'{"a":' * 5000 + b"1" + b"}" * 5000)),
-            (f"{file} of many lists", kind, wrote(file, lambda: b"[" + b"[]," * 10_000_000 + b"0]")),
+            (f"{file} of many lists", kind, wrote(file, lambda: b"[" + b"[]," * 8_000_000 + b"0]")),
             (
                 f"{file} of many names",
                 kind,
                 wrote(file, lambda: json.dumps({f"{k:x}": k for k in range(1 << 20)}).encode()),
             ),
-            (f"{file} of many texts", kind, wrote(file, lambda: b'["ab"' + b',"ab"' * 6_000_000 + b"]")),
+            (f"{file} of many texts", kind, wrote(file, lambda: b'["ab"' + b',"ab"' * 4_000_000 + b"]")),
+            (f"{file} of many numbers", kind, wrote(file, lambda: b"[0.5" + b",0.5" * 6_000_000 + b"]")),
             (f"{file} with a long number", kind, wrote(file, b'{"format": ' + b"9" * 1_000_000 + b"}")),
         ]
     others = (("run", "metrics.parquet"), ("export", "agents.safetensors"), ("bonus", "bonus.safetensors"))
