@@ -92,7 +92,7 @@ SPOKEN = re.compile(r"^curiax: ", re.MULTILINE)
 MISSES = (
     *("imports", "writes_outside", "tracebacks", "crashes", "memory", "unspoken", "control_characters", "live_markup"),
 )
-SECRET = '{"secret": 1}'
+LIST, SECRET = "curiax-files.json", '{"secret": 1}'
 
 Change = Callable[[Path], None]
 Case = tuple[str, str, Change]
@@ -119,6 +119,7 @@ def make_originals(out: Path) -> None:
     compared = condense(facts, compared_metrics(bonuses, bonuses + 0.1, seeds, steps))
     publish([compared], Heading("Pictures", reference="lbs"), out / "gallery")
     shutil.rmtree(out / "gallery" / "figures")
+    fuzz.sign_kept(out / "gallery")
     space = Box(-1.0, 1.0, (3,), np.float32)
     (out / "bonus").mkdir()
     curiax.Bonus("lbs", space, space, num_envs=2, width=4).save(out / "bonus" / "bonus.safetensors")
@@ -190,6 +191,21 @@ def sign(folder: Path) -> None:
     with contextlib.suppress(Exception):
         if (folder / "manifest.json").is_file():
             fuzz.sign_run(folder)
+    with contextlib.suppress(Exception):
+        if (folder / LIST).is_file():
+            fuzz.sign_kept(folder)
+
+
+def lists(place: str) -> Change:
+    """A report whose list of files has a place outside."""
+
+    def change(folder: Path) -> None:
+        data = told(folder / LIST)
+        data["files"][place] = {"bytes": len(SECRET), "blake2b": "0" * 32}
+        (folder / LIST).write_text(json.dumps(data))
+        fuzz.sign_kept(folder, files=False)
+
+    return change
 
 
 def wrote(file: str, data: bytes | Callable[[], bytes]) -> Change:
@@ -352,6 +368,7 @@ def places() -> list[Case]:
             (f"label {path!r}", "run", says("manifest.json", {"experiment.label": path})),
             (f"run_id {path!r}", "run", says("manifest.json", {"run_id": path}, both="agents.json")),
             (f"listed file {path!r}", "run", says("manifest.json", {f"files/{path}": "0" * 32})),
+            (f"listed place {path!r}", "kept", lists(path)),
             (f"suite {path!r}", "kept", says("record/runs.json", {"heading.suite": path})),
             (
                 f"grid {path!r}",
@@ -369,6 +386,7 @@ def places() -> list[Case]:
             "record/maps.parquet",
             "table.json",
             "README.md",
+            LIST,
             "record",
         ),
         "bonus": ("bonus.safetensors",),
