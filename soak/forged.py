@@ -92,7 +92,7 @@ SPOKEN = re.compile(r"^curiax: ", re.MULTILINE)
 MISSES = (
     *("imports", "writes_outside", "tracebacks", "crashes", "memory", "unspoken", "control_characters", "live_markup"),
 )
-SECRET = '{"secret": 1}'
+LIST, SECRET = "curiax-files.json", '{"secret": 1}'
 
 Change = Callable[[Path], None]
 Case = tuple[str, str, Change]
@@ -119,6 +119,7 @@ def make_originals(out: Path) -> None:
     compared = condense(facts, compared_metrics(bonuses, bonuses + 0.1, seeds, steps))
     publish([compared], Heading("Pictures", reference="lbs"), out / "gallery")
     shutil.rmtree(out / "gallery" / "figures")
+    fuzz.sign_kept(out / "gallery")
     space = Box(-1.0, 1.0, (3,), np.float32)
     (out / "bonus").mkdir()
     curiax.Bonus("lbs", space, space, num_envs=2, width=4).save(out / "bonus" / "bonus.safetensors")
@@ -190,6 +191,21 @@ def sign(folder: Path) -> None:
     with contextlib.suppress(Exception):
         if (folder / "manifest.json").is_file():
             fuzz.sign_run(folder)
+    with contextlib.suppress(Exception):
+        if (folder / LIST).is_file():
+            fuzz.sign_kept(folder)
+
+
+def lists(place: str) -> Change:
+    """A report whose list of files has a place outside."""
+
+    def change(folder: Path) -> None:
+        data = told(folder / LIST)
+        data["files"][place] = {"bytes": len(SECRET), "blake2b": "0" * 32}
+        (folder / LIST).write_text(json.dumps(data))
+        fuzz.sign_kept(folder, files=False)
+
+    return change
 
 
 def wrote(file: str, data: bytes | Callable[[], bytes]) -> Change:
@@ -352,6 +368,7 @@ def places() -> list[Case]:
             (f"label {path!r}", "run", says("manifest.json", {"experiment.label": path})),
             (f"run_id {path!r}", "run", says("manifest.json", {"run_id": path}, both="agents.json")),
             (f"listed file {path!r}", "run", says("manifest.json", {f"files/{path}": "0" * 32})),
+            (f"listed place {path!r}", "kept", lists(path)),
             (f"suite {path!r}", "kept", says("record/runs.json", {"heading.suite": path})),
             (
                 f"grid {path!r}",
@@ -369,6 +386,7 @@ def places() -> list[Case]:
             "record/maps.parquet",
             "table.json",
             "README.md",
+            LIST,
             "record",
         ),
         "bonus": ("bonus.safetensors",),
@@ -401,13 +419,14 @@ def bombs() -> list[Case]:
         cases += [
             (f"{file} nested", kind, wrote(file, b"[" * 1_000_000)),
             (f"{file} nested and closed", kind, wrote(file, b'{"a":' * 5000 + b"1" + b"}" * 5000)),
-            (f"{file} of many lists", kind, wrote(file, lambda: b"[" + b"[]," * 10_000_000 + b"0]")),
+            (f"{file} of many lists", kind, wrote(file, lambda: b"[" + b"[]," * 8_000_000 + b"0]")),
             (
                 f"{file} of many names",
                 kind,
                 wrote(file, lambda: json.dumps({f"{k:x}": k for k in range(1 << 20)}).encode()),
             ),
-            (f"{file} of many texts", kind, wrote(file, lambda: b'["ab"' + b',"ab"' * 6_000_000 + b"]")),
+            (f"{file} of many texts", kind, wrote(file, lambda: b'["ab"' + b',"ab"' * 4_000_000 + b"]")),
+            (f"{file} of many numbers", kind, wrote(file, lambda: b"[0.5" + b",0.5" * 6_000_000 + b"]")),
             (f"{file} with a long number", kind, wrote(file, b'{"format": ' + b"9" * 1_000_000 + b"}")),
         ]
     others = (("run", "metrics.parquet"), ("export", "agents.safetensors"), ("bonus", "bonus.safetensors"))

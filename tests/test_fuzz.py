@@ -106,6 +106,7 @@ def test_no_line_of_the_source_runs_data() -> None:
         (b"[" * 100_000, "nested too deeply"),
         (b"[" * (MOST_DEPTH + 2) + b"]" * (MOST_DEPTH + 2), "nested too deeply"),
         (b"[" + b"[]," * (1 << 20) + b"0]", "it has too many parts"),
+        (b"[" + b'"ab",' * ((1 << 20) + 1) + b"0]", "it has too many parts"),
     ],
 )
 def test_json_that_is_none_is_refused(tmp_path: Path, text: bytes, why: str) -> None:
