@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -418,6 +419,20 @@ def test_a_machine_without_opengl_is_told_what_to_install(monkeypatch: pytest.Mo
     fleet = task.open(1)
     with pytest.raises(UsageError, match=r"EGL: no libEGL.so.1; GLX: .*libegl1 libgl1-mesa-dri.*MUJOCO_GL=osmesa"):
         fleet.render(0, 320, 240)
+
+
+def test_a_window_that_cannot_be_opened_ends_no_process() -> None:
+    """MuJoCo's second try without a window would."""
+    code = (
+        "from curiax import UsageError; from curiax.envs import HalfCheetah; fleet = HalfCheetah().open(1)\n"
+        "for _ in range(2):\n try: fleet.render(0, 64, 64)\n except UsageError as error: print(error)"
+    )
+    plain = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    command, variables = [sys.executable, "-c", code], {**plain, "MUJOCO_GL": "glfw"}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.findall("MuJoCo finds no OpenGL to draw with .glfw: .*DISPLAY", done.stdout) != []
+    assert len(done.stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize("egl", [True, False])

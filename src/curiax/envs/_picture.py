@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,10 +105,11 @@ def open_context(mujoco: Any, model: Any, width: int, height: int) -> tuple[Any,
     faults = []
     for name, find in backends(mujoco).items():
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # GLFW's, about a display: what fails is told below
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
                 canvas = find()(width, height)
                 canvas.make_current()
+                require_window(canvas, said)
             context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
         except Exception as error:  # whatever a missing or broken driver raises
@@ -119,6 +120,15 @@ def open_context(mujoco: Any, model: Any, width: int, height: int) -> tuple[Any,
         f"MuJoCo finds no OpenGL to draw with ({'; '.join(faults)}). On Debian or Ubuntu: apt install libegl1 "
         "libgl1-mesa-dri; or, without EGL: apt install libosmesa6, and set MUJOCO_GL=osmesa."
     )
+
+
+def require_window(canvas: Any, said: Sequence[warnings.WarningMessage]) -> None:
+    """Refuse a context of GLFW that is none: it only warns, and MuJoCo's second try without one ends the process."""
+    if type(canvas).__module__.endswith("glfw"):
+        import glfw
+
+        if not glfw.get_current_context():
+            raise RuntimeError(str(said[0].message) if said else "no window")
 
 
 def backends(mujoco: Any) -> dict[str, Callable[[], Any]]:
