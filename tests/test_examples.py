@@ -28,6 +28,8 @@ RESULTS = {
 #: Those that compare an agent with and without bonus, and how many times the bins the bonus must bring: about half of
 #: what it brings on the seed that they have, since the last bits of floats differ between machines.
 COMPARED = {"bonus_gymnasium_loop.py": 2.0, "bonus_cleanrl_style.py": 3.0, "bonus_sb3_own_method.py": 2.0}
+#: A method that trains a model, beside random actions.
+LEARNING = "learning_method.py"
 #: Seconds of work that each of these may take.
 MOST_SECONDS = 60
 
@@ -44,13 +46,22 @@ def run_example(name: str) -> tuple[str, float]:
 
 
 def test_every_example_has_a_result() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*RESULTS, *COMPARED, "picture.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*RESULTS, *COMPARED, LEARNING, "picture.py"}
 
 
 @pytest.mark.parametrize("example", sorted(RESULTS))
 def test_example_runs(example: str) -> None:
     printed, _ = run_example(example)
     assert re.search(RESULTS[example], printed), printed
+
+
+def test_the_method_that_learns_explores_more_than_chance() -> None:
+    """Three times as much on the seeds that it has."""
+    printed, _ = run_example(LEARNING)
+    learnt, random = (
+        [float(value) for value in re.findall(r"\d+: ([\d.]+)", line)] for line in printed.splitlines()[-2:]
+    )
+    assert sum(learnt) > 1.5 * sum(random), printed
 
 
 @pytest.mark.parametrize("example", sorted(COMPARED))
