@@ -958,7 +958,9 @@ def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     bonus = made(EmbeddingDistance, width=8)
     bonus.reward(**steps(np.random.default_rng(0), N))
     bonus.save(tmp_path / "own")
-    with pytest.raises(UsageError, match="'new_method:EmbeddingDistance', which is not Curiax's: reading it imports and runs"):
+    with pytest.raises(
+        UsageError, match="'new_method:EmbeddingDistance', which is not Curiax's: reading it imports and runs"
+    ):
         Bonus.load(tmp_path / "own")
     assert bits(Bonus.load(tmp_path / "own", method=EmbeddingDistance)) == bits(bonus)
 
