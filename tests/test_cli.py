@@ -21,11 +21,8 @@ QUICK = ["--seeds", "2", "--steps", "512", "--loop.rollout", "128"]
 
 
 def call(*args: str) -> int:
-    """The exit code, whether returned or raised by the argument parser."""
-    try:
-        return main(list(args))
-    except SystemExit as stop:
-        return int(stop.code or 0)
+    """The exit code."""
+    return main(list(args))
 
 
 @pytest.fixture(autouse=True)

@@ -350,3 +350,11 @@ def test_a_fault_shows_where_it_is(capsys: pytest.CaptureFixture[str], monkeypat
     assert "KeyError: 'what'" in said
     assert "test_errors.py" in said
     assert said.rstrip().endswith("if it is ours, please report what is above.")
+
+
+def test_an_interrupt_in_code_of_users_is_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cli.COMMANDS, "list", raising(KeyboardInterrupt()))
+    assert main(["list"]) == 130
+    assert "interrupted; finished runs and checkpoints are kept" in sentence(capsys)

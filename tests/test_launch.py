@@ -441,11 +441,7 @@ def test_wrong_words(
     words: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    try:
-        code = main(["reproduce", "noisy-tv", *words.split()])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
+    assert main(["reproduce", "noisy-tv", *words.split()]) == 2
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import NonFiniteError, SimulatorError
+from .._text import clean
 from .._types import Transition
 from ..agents import Uniform
 from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask
@@ -289,6 +290,6 @@ def play(
         raise NonFiniteError(f"NaN or infinity in the bonus of method {method!r}: there is nothing to show.")
     inside, over_at = inside_of(setup.task), np.asarray(ended)
     score = np.asarray(scores) if isinstance(inside, AbstractEmulatorTask) else None
-    title = f"{name} · {method} · seed {seed}"
+    title = clean(f"{name} · {method} · seed {seed}")
     strip = film.Strip(bonus, over_at, title, colour, width, below, score, score_name(name))
     return Reel(pictures, bonus, over_at, strip, size, score)
