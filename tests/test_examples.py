@@ -70,11 +70,10 @@ def test_with_the_bonus_the_agent_sees_much_more(example: str) -> None:
     line = r"{} +bins visited: (\d+) of 400 +flag reached in (\d+) of \d+ episodes"
     found = re.search(line.format("without bonus") + r".*\n" + line.format(r"with \w+"), printed)
     assert found, printed
-    bins_without, flags_without, bins_with, flags_with = map(int, found.groups())
+    bins_without, flags_without, bins_with, _ = map(int, found.groups())
     assert bins_with >= COMPARED[example] * bins_without, printed
+    # Whether one seed gets to the flag with the bonus depends on the last bits, and so on the versions of JAX and Python.
     assert flags_without == 0, printed
-    if example == "bonus_cleanrl_style.py":  # the others do not get there on every seed, or however they are compiled
-        assert flags_with > 0, printed
     assert seconds < MOST_SECONDS
 
 
