@@ -72,7 +72,7 @@ def test_with_the_bonus_the_agent_sees_much_more(example: str) -> None:
     assert found, printed
     bins_without, flags_without, bins_with, _ = map(int, found.groups())
     assert bins_with >= COMPARED[example] * bins_without, printed
-    # Whether one seed gets to the flag with the bonus depends on the last bits, and so on the versions of JAX and Python.
+    # Whether one seed gets to the flag with the bonus depends on the last bits: on the versions of JAX and Python.
     assert flags_without == 0, printed
     assert seconds < MOST_SECONDS
 
