@@ -73,9 +73,9 @@ def test_a_run_from_before_these_defaults_is_read_with_what_was_done_then(tmp_pa
     plan = saved.read(path)[0]
     new = {f"{group}.{name}" for group, names in NEW.items() for name in names}
     before = {name: value for name, value in plan.settings.items() if name not in new} | {"ppo.episode_ends": "ignore"}
-    old = saved.with_its_defaults(plan.experiment, before)
+    old = saved.with_its_defaults(plan.experiment, before, False)
     assert {name: old.settings[name] for name in BY_CLASS} == BY_CLASS
-    assert plan.settings == saved.with_its_defaults(plan.experiment, plan.settings).settings
+    assert plan.settings == saved.with_its_defaults(plan.experiment, plan.settings, False).settings
 
 
 #: Settings that came with these defaults.
