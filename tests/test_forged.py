@@ -19,19 +19,9 @@ from curiax.experiments.registry import METHODS, TASKS, builtin_method, builtin_
 ROOT = Path(__file__).parent.parent
 #: What of the soak's forgeries is read here: some names in every place that has one, and a little of all else.
 SOME = (
-    *(
-        "'evil:Mine'",
-        "'gymnasium:evil:Thing-v0'",
-        "'curiax.curiosity.lbs:LBS'",
-        "nested and closed",
-        "40,000,000 zeros",
-    ),
-    *(
-        "manifest.json is a link to {pipe}",
-        "runs.json is a link to {itself}",
-        "agents.safetensors of 64 GB",
-        "tensor of holes",
-    ),
+    *("'evil:Mine'", "task 'gymnasium:evil:Thing-v0'", "method 'curiax.curiosity.lbs:LBS'"),
+    *("nested and closed", "40,000,000 zeros", "many lists", "manifest.json is a link to {pipe}", "tensor of holes"),
+    *("runs.json is a link to {itself}", "agents.safetensors of 64 GB", "listed place '../../outside.json'"),
 )
 
 
@@ -65,11 +55,11 @@ def test_there_are_three_hundred_forgeries(forged: ModuleType) -> None:
 def test_no_forgery_is_imported_or_breaks_a_command(forged: ModuleType, originals: Path) -> None:
     """The short form of `python soak/forged.py`: no import, no write outside, no traceback, below a gigabyte."""
     numbers = [k for k, (what, _, _) in enumerate(forged.every_case()) if any(word in what for word in SOME)]
-    assert len(numbers) > 30
+    assert len(numbers) > 25
     figures = forged.soak(numbers, originals)
     assert figures["misses"] == []
-    assert figures["refused"] > 60
-    assert figures["read"] > 20  # reports of whatever names, and what names Curiax's own by its path
+    assert figures["refused"] > 35
+    assert figures["read"] > 8  # reports of whatever names, and what names Curiax's own by its path
 
 
 def test_the_traps_are_traps(forged: ModuleType, originals: Path, tmp_path: Path) -> None:
