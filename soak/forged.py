@@ -570,6 +570,12 @@ def read_one(read: Callable[[], Any]) -> tuple[str, str]:
     return "refused" if code else "read", said.getvalue()
 
 
+def shown(page: Path) -> str:
+    """A page without what Markdown shows as code, where a tag is a text."""
+    text = page.read_text(errors="replace")
+    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text) if page.suffix == ".md" else text
+
+
 def forge(originals: Path, work: Path, numbers: Sequence[int]) -> None:
     """Make the folders of some cases, in a process of its own: it takes the memory that reading them must not."""
     cases = every_case()
@@ -610,7 +616,7 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
         for name, read in readers(kind, case, out).items():
             outcome, said = read_one(read)
             tally[outcome] += 1
-            pages = "".join(page.read_text(errors="replace") for page in out.glob("report/*.[mh]*"))
+            pages = "".join(shown(page) for page in out.glob("report/*.[mh]*"))
             used = peak()
             most = max(most, (used, f"{kind}: {what}, {name}"))
             found = {
