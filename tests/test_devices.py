@@ -77,5 +77,6 @@ def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Path, "home", nobody)
     kept = SimpleNamespace(jax_num_cpu_devices=2, jax_compilation_cache_dir=None)
     monkeypatch.setattr(devices, "jax", SimpleNamespace(config=kept))  # whose configuration cannot be changed
-    devices.prepare()
+    with pytest.warns(UserWarning, match="not kept, so each start compiles anew .*CURIAX_CACHE"):
+        devices.prepare()
     assert kept.jax_compilation_cache_dir is None
