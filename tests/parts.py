@@ -12,6 +12,7 @@ import pytest
 PARTS = {
     "browser": ("the report's page in a browser", "apt-get install chromium chromium-driver"),
     "films": ("films of MuJoCo's tasks", "apt-get install libegl1 libgl1-mesa-dri"),
+    "git": ("the commit that a run notes", "apt-get install git"),
     "sb3": ("Stable-Baselines3", "make sb3"),
     "mario": ("Super Mario Bros.", "make mario"),
 }

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from parts import leave_out
+
 from curiax import _source
 
 SOURCE = '''"""Words."""
@@ -76,6 +78,8 @@ def git(folder: Path, *words: str) -> str:
 
 def test_commit_and_changes(tmp_path: Path) -> None:
     """Without a repository none is known; in one that tracks the package its commit is, and whether it still holds."""
+    if not shutil.which("git"):
+        leave_out("git", "it is not installed")
     package = tmp_path / "curiax"
     shutil.copytree(_source.ROOT, package, ignore=shutil.ignore_patterns("__pycache__", "data"))
     commit, changed, digest = ask(package)
