@@ -482,7 +482,7 @@ def maps(content: Content, kind: Maps, stem: Path) -> None:
             figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
         if image is not None:
             bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, pad=0.01)
-            bar.set_label(f"{kind.title.lower()} ({kind.unit})", fontsize=8)
+            bar.set_label(kind.unit, fontsize=8)  # the title above says of what
             bar.ax.tick_params(labelsize=7)
             if kind.scale == "log":
                 decades = np.log10(high / low)
