@@ -3,7 +3,7 @@
 Whatever a file says, the commands that read files import nothing that it names, write nowhere but where they are told
 to, end with a line of Curiax's own or with what they are for, and stay below a gigabyte of memory. Every case lies
 beside modules that say so when they are run: named as in the files, and as what Curiax itself imports.
-`python soak/forged.py --every 10` reads each tenth case.
+`python soak/forged.py --every 10` reads every tenth case.
 """
 
 from __future__ import annotations
@@ -81,11 +81,15 @@ MARKUP = (
         "\u202egpj.exe",
         "$\\input{x}$",
     ),
+    *("[a]: https://evil.example/x.png", "![x][a] [click][a]"),
 )
+#: What is said where a text belongs, or a fact that every run has.
+STRANGE = (["evil:Mine"], {"evil:Mine": 1}, 5, True, None)
+FACTS = ("identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command", "run_id")
 PATHS = ("../../outside.json", "/etc/passwd", "..", "/dev/zero", "a/../../b", "con\x00", "~/x")
 #: What of an output no terminal should be sent, and no page should hold.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
-LIVE = re.compile(r"<script>alert|<img src=x|<svg/onload", re.IGNORECASE)
+LIVE = re.compile(r"<script>alert|<img src=x|<svg/onload|^ {0,3}\[[^\]]+\]: *\S", re.IGNORECASE | re.MULTILINE)
 
 SPOKEN = re.compile(r"^curiax: ", re.MULTILINE)
 #: What must not happen.
@@ -136,7 +140,7 @@ def set_traps(cwd: Path, log: Path) -> None:
                 (cwd / name / f"{file}.py").write_text(text)
         else:
             (cwd / f"{name}.py").write_text(text)
-    (cwd / "matplotlibrc").write_text("backend: module://evil\n")
+    (cwd / "matplotlibrc").write_text("backend: module://evil\ntext.usetex: True\nfigure.figsize: 9e4, 9e4\n")
     (cwd / "trap-1.dist-info").mkdir()
     (cwd / "trap-1.dist-info" / "entry_points.txt").write_text("[gymnasium.envs]\n__root__ = trap_plugin\n")
     (cwd / "trap-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: trap\nVersion: 1\n")
@@ -262,6 +266,47 @@ def zeros(count: int, column: str = "values") -> Callable[[Any], Any]:
         return kept.head(1).with_columns(pl.Series(column, [pl.repeat(0.0, count, dtype=pl.Float32, eager=True)]))
 
     return make
+
+
+def ballast(count: int) -> Callable[[Any], Any]:
+    """A table whose one list has some bytes that cannot be packed, and so many zeros behind them."""
+
+    def make(kept: Any) -> Any:
+        import polars as pl
+
+        noise = np.random.default_rng(0).random(5_000_000, dtype=np.float32)
+        values = pl.concat([pl.Series(noise), pl.repeat(0.0, count, dtype=pl.Float32, eager=True)]).rechunk()
+        return kept.head(1).with_columns(pl.Series("values", [values]))
+
+    return make
+
+
+def missing(count: int, size: int) -> Callable[[Any], Any]:
+    """A table with a list of so many missing arrays of such a size, of which no value is written down."""
+
+    def make(kept: Any) -> Any:
+        import polars as pl
+
+        kind = pl.List(pl.Array(pl.Float32, size))
+        return kept.with_columns(pl.Series("more", [[None] * count] + [[]] * (kept.height - 1), dtype=kind))
+
+    return make
+
+
+def with_hole(file: str, size: int) -> Change:
+    """A table with a hole between its pages and its footer, which makes it large for nothing."""
+
+    def change(folder: Path) -> None:
+        table(file, zeros(40_000_000))(folder)
+        data = (folder / file).read_bytes()
+        footer = 8 + int.from_bytes(data[-8:-4], "little")
+        with (folder / file).open("wb") as stream:
+            stream.write(data[:-footer])
+            stream.seek(size, os.SEEK_CUR)
+            stream.write(data[-footer:])
+        sign(folder)
+
+    return change
 
 
 def rows(count: int) -> Callable[[Any], Any]:
@@ -443,6 +488,10 @@ def bombs() -> list[Case]:
         ("curves of many rows", "kept", table("record/curves.parquet", rows(4_000_000))),
         ("metrics of many rows", "run", table("metrics.parquet", rows(4_000_000))),
         ("maps of long texts", "kept", table("record/maps.parquet", long_texts)),
+        ("maps with ballast", "kept", table("record/maps.parquet", ballast(155_000_000))),
+        ("maps with missing arrays", "kept", table("record/maps.parquet", missing(600, 100_000))),
+        ("probes with missing arrays", "run", table("metrics.parquet", missing(600, 100_000))),
+        ("maps with a hole", "kept", with_hole("record/maps.parquet", 100_000_000)),
     ]
     tensors = (("export", "agents.safetensors"), ("bonus", "bonus.safetensors"))
     large = b'{"a":{"dtype":"F32","shape":[1,%d],"data_offsets":[0,%d]}}' % (1 << 33, 1 << 35)
@@ -453,6 +502,7 @@ def bombs() -> list[Case]:
             (f"{file}, tensor beyond its end", kind, wrote(file, header(len(large), large))),
             (f"{file}, tensor of holes", kind, sparse(file, 8 + len(large) + (1 << 35), header(len(large), large))),
             (f"{file}, many empty tensors", kind, wrote(file, many_tensors)),
+            (f"{file}, very many empty tensors", kind, wrote(file, lambda: many_tensors(1_000_000))),
         ]
     huge = {"tensors/agent.head.weight": {"shape": [2, 1 << 35], "dtype": "float32", "blake2b": "0" * 32}}
     cases += [
@@ -482,11 +532,9 @@ def bombs() -> list[Case]:
     return cases
 
 
-def many_tensors() -> bytes:
-    """A hundred thousand arrays of nothing."""
-    text = json.dumps(
-        {f"{k:x}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for k in range(100_000)}
-    ).encode()
+def many_tensors(count: int = 100_000) -> bytes:
+    """So many arrays of nothing."""
+    text = json.dumps({f"{k:x}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for k in range(count)}).encode()
     return header(len(text), text)
 
 
@@ -499,9 +547,37 @@ def picture(width: int, height: int = 1) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
+def strange() -> list[Case]:
+    """Facts of the wrong kind, or not there at all."""
+    run, record = "manifest.json", "record/runs.json"
+    cases: list[Case] = []
+    for value in STRANGE:
+        both = {"experiment.settings/task.id": value}
+        cases += [
+            (f"task.id {value}", "gym", says("agents.json", {"settings/task.id": value, **both})),
+            (f"task.id {value}, as it was asked", "gym", says("agents.json", both)),
+            (f"task {value}", "run", says(run, {"identity.task": value, "experiment.task": value})),
+            (f"method {value}", "run", says(run, {"identity.method": value, "experiment.method": value})),
+            (f"a setting {value}", "kept", says(record, {"runs.0.experiment.settings/method.beta": value})),
+            (f"runs {value}", "kept", says(record, {"runs": value})),
+        ]
+        cases += [(f"{fact} {value}", "run", says(run, {fact: value})) for fact in FACTS]
+        cases += [(f"{fact} {value}", "kept", says(record, {f"runs.0.{fact}": value})) for fact in FACTS]
+    cases.append(("no runs", "kept", says(record, {"runs": []})))
+    for name in ("game/score", "game/length", "ratio/stochastic", "policy/return", "coverage/rooms"):
+        cases.append((f"a curve {name}", "run", table("metrics.parquet", lambda t, n=name: copied(t, n))))
+        cases.append((f"a curve {name}", "kept", table("record/curves.parquet", lambda t, n=name: copied(t, n))))
+    return cases
+
+
+def copied(kept: Any, name: str) -> Any:
+    """A table with its coverage a second time, under another name."""
+    return kept.with_columns(kept["coverage/cells"].alias(name))
+
+
 def every_case() -> list[Case]:
     """All of them, mixed, so that every part of the list has some of each sort."""
-    sorts = (names(), markup(), places(), bombs())
+    sorts = (names(), markup(), places(), bombs(), strange())
     mixed = sorted(((k + 0.5) / len(sort), number, k) for number, sort in enumerate(sorts) for k in range(len(sort)))
     return [sorts[number][k] for _, number, k in mixed]
 
@@ -709,7 +785,7 @@ def main() -> int:
         (Path(work) / "result.json").write_text(json.dumps(made))
         return 0
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--every", type=int, default=1, help="read each so manieth case")
+    parser.add_argument("--every", type=int, default=1, help="read every n-th case")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     said = parser.parse_args()
     figures = soak(range(said.first, len(every_case()), said.every))

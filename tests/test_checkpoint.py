@@ -24,6 +24,7 @@ import filelock
 import kill
 import memory
 import numpy as np
+import polars
 import pytest
 import safetensors.numpy
 from common import ending
@@ -34,7 +35,8 @@ from small import SMALL
 
 import curiax
 from curiax._errors import BusyError, CheckpointError, Interrupted, OutputError
-from curiax._files import digest
+from curiax._files import digest, mark
+from curiax._source import code
 from curiax.envs import MountainCar
 from curiax.experiments import folder, interrupt, session
 from curiax.experiments import run as running
@@ -47,6 +49,7 @@ from curiax.experiments.spec import resolve
 from curiax.experiments.store import Checkpoints, HostMetrics, Snapshot
 from curiax.experiments.training import Training
 from curiax.experiments.writer import CheckpointWriter, initially_infinite
+from curiax.report import output
 from curiax.train import batch, devices
 from curiax.train.hosted import Lane
 from curiax.train.lanes import LEAD, Border
@@ -495,10 +498,11 @@ def test_one_damaged_metrics_file_has_a_copy_and_two_are_refused(
     shutil.copytree(crashed, tmp_path / "other")
     first = min(path.name for path in (place / "metrics").iterdir())
     (place / "metrics" / first).write_bytes(b"")
-    assert curiax.run(what, crashed).manifest["digest"] == true_digest
+    with pytest.warns(UserWarning, match=rf"metrics/{first} was damaged or gone: it was written again"):
+        assert curiax.run(what, crashed).manifest["digest"] == true_digest
     for copy in storing.COPIES:
         (tmp_path / "other" / "checkpoints" / copy / first).unlink()
-    with pytest.raises(CheckpointError, match=rf"metrics/{first} cannot be read, metrics-copy/{first} cannot be read"):
+    with pytest.raises(CheckpointError, match=rf"neither copy of {first} is there"):
         curiax.run(what, tmp_path / "other")
 
 
@@ -537,14 +541,14 @@ def test_another_version_of_a_game_is_a_drift(crashed: Path, monkeypatch: pytest
 
 
 def test_what_has_drifted_is_told_by_name() -> None:
-    before = {"versions": {"jax": "1"}, "layout": 1, "platform": devices.jax.default_backend()}
-    assert session.drifted(before, {"jax": "1"}, {"version": "old"}, 1) == [], "it was begun before there were notes"
-    before["notes"] = {"version": "old"}
+    before = {**FACTS, "versions": {"jax": "1"}, "notes": {"version": "old"}, "code": code().digest}
     assert session.drifted(before, {"jax": "1"}, {"version": "old"}, 1) == []
     assert session.drifted(before, {"jax": "2"}, {"version": "new"}, 1) == ["jax 1 → 2", "version old → new"]
     assert session.drifted({**before, "team": 2}, {"jax": "1"}, {"version": "old"}, 1, 1) == [
         "devices of each seed 2 → 1"
     ]
+    (told,) = session.drifted({**before, "code": "0" * 32}, {"jax": "1"}, {"version": "old"}, 1)
+    assert told.startswith("Curiax's code 00000000 → ")
 
 
 def test_devices_that_share_a_seed_are_made_and_kept_when_a_run_goes_on(tmp_path: Path) -> None:
@@ -639,7 +643,7 @@ def test_metrics_that_vanish_are_missed_at_the_next_checkpoint(tmp_path: Path) -
         curiax.run(experiment(method="random"), tmp_path / "run", progress=progress, options=EVERY_BORDER)
     store = Checkpoints(tmp_path, IDENTITY, 3)
     store.segments = [{"first": 0, "last": 1, "name": "000000000-000000001.safetensors", "digest": "0" * 32}]
-    with pytest.raises(CheckpointError, match=r"the metrics in .* cannot be used: .*cannot be read.*Restore"):
+    with pytest.raises(CheckpointError, match=r"the metrics in .* cannot be used: neither copy of.*Restore"):
         store.metrics()
 
 
@@ -657,9 +661,16 @@ def test_checkpoints_of_a_finished_run_are_removed_when_it_is_read(tmp_path: Pat
     """Killed between the manifest and the cleaning up."""
     what = experiment(method="random", iterations=2)
     curiax.run(what, tmp_path / "run")
-    (tmp_path / "run" / "checkpoints" / "step-000000001").mkdir(parents=True)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "step-000000001").mkdir(parents=True)
+    (checkpoints / "step-000000001" / "state.safetensors").write_text("whose?")
     assert curiax.run(what, tmp_path / "run").reused
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert (checkpoints / "step-000000001" / "state.safetensors").read_text() == "whose?", (
+        "it is not marked as Curiax's"
+    )
+    mark(checkpoints)
+    assert curiax.run(what, tmp_path / "run").reused
+    assert not checkpoints.exists()
 
 
 def test_a_full_disk_ends_the_run_and_leaves_the_step_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -885,9 +896,131 @@ def test_checkpoints_of_older_versions_are_refused_with_a_sentence(tmp_path: Pat
     old = tmp_path / "run" / "checkpoints" / "step-000000001"
     (old / "arrays").mkdir(parents=True)
     (old / "step.json").write_text(json.dumps({"format": "curiax-checkpoint-2", "digest": "", "body": {}}))
-    with pytest.raises(CheckpointError, match=r"written by Curiax 0.4 or older, which alone can go on with it.*remove"):
+    with pytest.raises(CheckpointError, match=r"of Curiax 0.4 or older, and only that version.*finish the run with it"):
         curiax.run(experiment(method="random"), tmp_path / "run")
     assert (old / "arrays").is_dir()
+
+
+def test_what_orbax_left_in_a_finished_run_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    """Names as Curiax 0.4 left them on the disk, when it was killed during a save."""
+    checkpoints = tmp_path / "checkpoints"
+    for name in (
+        "step-000000002/step.json",
+        "step-000000002/arrays/_METADATA",
+        "step-000000002/arrays/manifest.ocdbt",
+        "step-000000002/arrays/commit_success.txt",
+        "step-000000002/arrays/d/385ec6b25635a3c8c0dd76dabd133ddb",
+        "step-000000002/arrays/ocdbt.process_0/d/d4c74cd9af15f1f0a885598244151c98",
+        ".writing-0123abcd/arrays.orbax-checkpoint-tmp/_CHECKPOINT_METADATA",
+        ".old-step-000000001-0123abcd/arrays/array_metadatas/process_0",
+        "metrics/000000000-000000002.safetensors",
+        "holder.txt",
+        "lock",
+    ):
+        (checkpoints / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoints / name).touch()
+    (checkpoints / ".finished").mkdir()
+    mine = checkpoints / "step-000000002" / "arrays" / "thesis.txt"
+    mine.touch()
+    folder.remove(checkpoints, finished=True)
+    assert [path for path in checkpoints.rglob("*") if path.is_file()] == [mine]
+    mine.unlink()
+    folder.remove(checkpoints, finished=True)
+    assert not checkpoints.exists()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_save_replaces_nothing_that_is_not_its_own(linked: bool, tmp_path: Path) -> None:
+    """A folder of the user's may have the name of a step that is still to come."""
+    place, theirs = tmp_path / "checkpoints", tmp_path / "theirs"
+    place.mkdir()
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("mine")
+    step = place / "step-000000001"
+    step.symlink_to(theirs) if linked else theirs.rename(step)
+    with pytest.raises(CheckpointError, match="step-000000001 is there already and was not put there by Curiax"):
+        Checkpoints(place, IDENTITY, 3).save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((2, 1))}])
+    assert (step / "thesis.txt").read_text() == "mine"
+    assert step.is_symlink() == linked
+
+
+def test_metrics_are_not_written_through_a_link(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / "metrics").symlink_to(theirs)
+    with pytest.raises(CheckpointError, match="metrics is a link"):
+        Checkpoints(tmp_path, IDENTITY, 3).save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((2, 1))}])
+    assert not list(theirs.iterdir())
+
+
+class Disk:
+    """What of some folders a power cut would leave: of a file the bytes, of a folder the entries, as last synced."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root, self.synced, self.renames = root, dict[int, Any](), 0
+        fsync, replace = os.fsync, os.replace
+
+        def synced(handle: int) -> None:
+            fsync(handle)
+            self.synced[os.fstat(handle).st_ino] = self.now(Path(f"/proc/self/fd/{handle}").resolve())
+
+        def renamed(old: Any, new: Any) -> None:
+            # The names with a dot are temporary: nothing relies on them yet.
+            if not Path(new).name.startswith("."):
+                self.check(Path(old), Path(new))
+                self.renames += 1
+            replace(old, new)
+
+        patch.setattr(os, "fsync", synced)
+        patch.setattr(os, "replace", renamed)
+
+    def now(self, path: Path) -> Any:
+        return {e.name: e.inode() for e in os.scandir(path) if e.name[0] != "."} if path.is_dir() else path.read_bytes()
+
+    def hidden(self, path: Path) -> bool:
+        return any(part.startswith(".") for part in path.relative_to(self.root).parts)
+
+    def check(self, old: Path, new: Path) -> None:
+        """What is renamed is on the disk and, where something visible is completed by it, so is everything else."""
+        relied_on = {old, *old.rglob("*")}
+        if not self.hidden(new) and new.name.startswith(("manifest", "curiax-files", "step-")):
+            relied_on |= {path for path in (self.root, *self.root.rglob("*")) if not self.hidden(path)}
+        for path in relied_on:
+            if path.exists() and path.name not in ("lock", "holder.txt"):
+                then, now = self.synced.get(path.stat().st_ino), self.now(path)
+                # Names that have gone since are no matter.
+                there = now.items() <= (then or {}).items() if path.is_dir() else now == then
+                assert there, f"{path} before {new} is renamed"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_whatever_a_rename_relies_on_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    disk = Disk(root, monkeypatch)
+    disk.synced[root.stat().st_ino] = {}
+    with folder.claimed(root / "runs" / "mine") as place:
+        here = Checkpoints(place, IDENTITY, 2)
+        for k in range(4):
+            here.save(Snapshot(k + 1, {"x": np.full(3, float(k))}, FACTS), [{"m": np.full((2, 1), float(k))}])
+        assert disk.renames == 1 + 4 * 5  # the mark; two copies of metrics, a state, its facts, and their folder
+        with storing.staged(place) as stage:
+            folder.write(stage, {"run_id": "0"}, polars.DataFrame({"m": [1.0]}))
+            folder.publish(stage, root / "runs" / "mine")
+    output.replace_files(root / "report", lambda making: (making / "table.json").write_bytes(b"{}"))
+    assert (root / "report" / "curiax-files.json").exists()
+
+
+@pytest.mark.parametrize("left_out", ["sync_folder", "fsync"])
+def test_the_disk_misses_what_was_not_synced(left_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    if left_out == "fsync":
+        monkeypatch.setattr(os, "fsync", lambda handle: None)
+    else:
+        monkeypatch.setattr(storing, "sync_folder", lambda folder: None)
+    disk.synced[tmp_path.stat().st_ino] = {}
+    with pytest.raises(AssertionError, match=r"before .* is renamed"):
+        Checkpoints(tmp_path, IDENTITY, 2).save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((2, 1))}])
 
 
 def test_types_that_safetensors_does_not_know_come_back(tmp_path: Path) -> None:
@@ -1081,8 +1214,11 @@ def test_a_half_written_step_is_no_step(tmp_path: Path) -> None:
 
 FACTS = {
     "layout": 1,
+    "team": 1,
     "lost": {},
     "versions": {},
+    "notes": {},
+    "code": "0" * 32,
     "platform": "cpu",
     "started": "now",
     "seconds": {"start": 0.0, "train": 0.0, "cpu": 0.0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,55 @@ def test_a_place_that_cannot_be_used_is_named(
     assert sentence(capsys)
     left = sorted(path for path in run.parent.iterdir() if path.name != "missing")
     assert left == before, "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: curiax.load(123), "path = 123: must be a path"),  # pyright: ignore
+        (lambda: curiax.load(b"r1"), "path = b'r1': must be a path"),  # pyright: ignore
+        (lambda: curiax.export("run", None), "out = None: must be a path"),  # pyright: ignore
+        (lambda: curiax.export("run", "out", seeds=5), "seeds = 5: give a list"),  # pyright: ignore
+        (lambda: curiax.export("run", "a\0b"), "cannot be used"),
+        (lambda: curiax.run("mountain-car"), "must be a curiax.Experiment"),  # pyright: ignore
+    ],
+)
+def test_arguments_of_other_types_are_named(
+    call: Callable[[], Any], said: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    with pytest.raises(curiax.CuriaxError, match=re.escape(said)):
+        call()
+
+
+def test_export_of_more_seeds_than_anybody_has_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for count in (2**32, 10**20):
+        assert main(["export", str(run), "--out", str(run.parent / "out"), "--seeds", str(count)]) == 2
+        assert "at most 65536 seeds" in sentence(capsys)
+
+
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+    code = "import os, sys; os.rmdir(os.getcwd()); from curiax.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-P", "-c", code, "run", "mountain-car", "--method", "a:B"]
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(words, cwd=tmp_path / "gone", capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "the working directory, where modules are looked for, is gone" in done.stderr
+
+
+@pytest.mark.parametrize("settings", ["text.usetex: True\nfigure.figsize: 9e4, 9e4\nsavefig.dpi: 1e5\n", "\xff\xfe"])
+def test_matplotlibs_settings_of_the_working_directory_change_nothing(run: Path, tmp_path: Path, settings: str) -> None:
+    (tmp_path / "matplotlibrc").write_bytes(settings.encode("latin-1"))
+    code = "import sys; from curiax.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-P", "-c", code, "report", str(run), "--out", str(tmp_path / "report")]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    if settings.startswith("text"):
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "report" / "figures" / "coverage.png").stat().st_size < 1_000_000
+    else:
+        assert done.returncode == 2
+        assert "curiax: matplotlib cannot read its settings" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_place_that_cannot_be_used_is_an_error_of_ours_in_python_too() -> None:
@@ -323,7 +373,7 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (FileNotFoundError(2, "No such file or directory", "there"), "No such file or directory: 'there'"),
+        (FileNotFoundError(2, "No such file or directory", "there"), "there cannot be used: No such file or directory"),
         (OSError(5, "Input/output error"), "standard output: Input/output error"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "invalid start byte"),
         (RecursionError("maximum recursion depth exceeded"), "maximum recursion depth exceeded"),

@@ -8,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from curiax import Experiment, UsageError, resolve
+from curiax import CuriaxError, Experiment, UsageError, resolve
 from curiax.curiosity import LBS, VIME
 from curiax.envs import GymnasiumTask, MountainCar
 from curiax.experiments.registry import METHODS, TASKS, builtin_method, builtin_task, find_method, find_task, whence
@@ -22,6 +23,8 @@ SOME = (
     *("'evil:Mine'", "task 'gymnasium:evil:Thing-v0'", "method 'curiax.curiosity.lbs:LBS'"),
     *("nested and closed", "40,000,000 zeros", "many lists", "manifest.json is a link to {pipe}", "tensor of holes"),
     *("runs.json is a link to {itself}", "agents.safetensors of 64 GB", "listed place '../../outside.json'"),
+    *("task.id ['evil:Mine']", "grids None", "iterations None", "no runs", "a curve game/score", "title '![x][a]"),
+    *("maps with missing arrays", "maps with a hole", "agents.safetensors, very many empty tensors"),
 )
 
 
@@ -125,6 +128,17 @@ def test_without_trust_nothing_else_is_set_up(
     before = [*sys.path]
     with pytest.raises(UsageError, match=r"is not Curiax's own: it would import and run the module 'evil' \(which is "):
         resolve(Experiment(task, method, settings=settings), trust=False)
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("value", [["evil:Mine"], {"evil:Mine": 1}])
+def test_without_trust_no_folder_is_searched_for_modules(
+    value: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = [*sys.path]
+    with pytest.raises(CuriaxError):
+        resolve(Experiment("gymnasium:CartPole-v1", "lbs", settings={"task.id": value}), trust=False)
     assert sys.path == before
 
 

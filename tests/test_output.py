@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from synthetic import write_run
 
 from curiax._errors import BusyError, CuriaxError, OutputError
 from curiax.cli import main
-from curiax.report import figures, output, publish
+from curiax.report import figures, origin, output, publish
 from curiax.report.output import MARKER, WORK, check, faults, interrupted, replace_files
 from curiax.report.record import Heading, gather
 
@@ -452,7 +454,6 @@ def test_verify_names_version_and_commit_and_warns_where_they_are_others(
 ) -> None:
     from curiax import __version__
     from curiax._source import Code, code
-    from curiax.report import origin
 
     shutil.copytree(kept, tmp_path / "plain")
     monkeypatch.chdir(tmp_path)
@@ -478,6 +479,46 @@ def test_verify_names_version_and_commit_and_warns_where_they_are_others(
     assert main(["verify", "told"]) == 0
     assert f"warning: 2 of 2 runs were trained by Curiax {__version__}; this is 9.9.9." in capsys.readouterr().out
     assert str(Code("c" * 40, True, "")) == "commit cccccccccc and uncommitted changes"
+    assert str(Code("c" * 40, None, "")) == "commit cccccccccc, perhaps with uncommitted changes"
+
+
+def test_verify_warns_where_the_same_command_would_set_something_else(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A preset that was changed since decides numbers as much as code does."""
+    records = gather([kept])[0]
+    assert not [line for line in origin.warnings(records) if "same command" in line]
+    record = dataclasses.replace(records[0], facts=json.loads(json.dumps(records[0].facts)))
+    record.facts["identity"]["settings"]["loop.rollout"] = 77
+    record.facts["identity"]["steps"] = 770
+    publish.publish([record, *records[1:]], Heading("Kept"), tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", "other"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"the same command trains with loop.rollout = \d+ \(77 then\) now: .* on mountain-car\.", shown)
+    assert re.search(r"the same command trains with steps = \d+ \(770 then\) now", shown)
+
+
+def test_verify_goes_on_where_a_folder_is_none(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(kept, "fine")
+    Path("bad").mkdir()
+    Path("bad/table.json").write_text("[")
+    assert main(["verify", "bad", "fine"]) == 1
+    shown = capsys.readouterr().out
+    assert "FAIL bad: bad has no readable table.json" in shown
+    assert "ok   fine:" in shown
+
+
+def test_what_is_not_ours_in_the_folder_of_new_files_stays(kept: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "out" / WORK / "making" / "thesis.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(OutputError, match="was not made by Curiax"):
+        publish.publish(gather([kept])[0], Heading("Kept"), tmp_path / "out")
+    assert mine.read_text() == "mine"
 
 
 def test_verify_tells_an_interrupted_report_and_goes_on_to_the_next_folder(

@@ -15,7 +15,7 @@ from kept import untrained
 from small import SMALL
 
 import curiax
-from curiax import Experiment, Transition
+from curiax import Experiment, Transition, UsageError
 from curiax._stats import ReturnScale
 from curiax.cli._result import run_summary, run_text
 from curiax.experiments import saved
@@ -216,9 +216,22 @@ def test_returns_are_told_where_no_cells_are_counted(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("weight", ["extrinsic", "intrinsic"])
+def test_two_value_heads_are_refused_where_one_reward_counts_for_nothing(weight: str) -> None:
+    other = {"extrinsic": "loop.intrinsic_weight", "intrinsic": "loop.extrinsic_weight"}[weight]
+    settings = {"ppo.value_heads": "two", f"loop.{weight}_weight": 0.0, other: 1.0}
+    with pytest.raises(UsageError, match=f"but loop.{weight}_weight = 0"):
+        resolve(Experiment("mountain-car", "rnd", settings=settings))
+
+
 @pytest.mark.parametrize("task", ["gymnasium:CartPole-v1", "mountain-car"])
 def test_agents_with_two_value_heads_are_kept_and_act(task: str, tmp_path: Path) -> None:
-    path = untrained(tmp_path / "run", task, "rnd", settings={"ppo.value_heads": "two", "ppo.width": 16})
+    path = untrained(
+        tmp_path / "run",
+        task,
+        "rnd",
+        settings={"ppo.value_heads": "two", "ppo.width": 16, "loop.extrinsic_weight": 0.5},
+    )
     policy, agent = saved.read(path)[1].one(3).agent, curiax.load(path)
     obs = np.random.default_rng(0).normal(size=(50, *agent.spec.obs_shape)).astype(np.float32)
     assert policy.values(jnp.asarray(obs[0])).shape == (2,)

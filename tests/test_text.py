@@ -40,6 +40,7 @@ def test_markdown_shows_text_and_obeys_none_of_it() -> None:
     told = markdown(MARKUP)
     assert "<script" not in told
     assert "](" not in told
+    assert markdown("[a]: https://example.org") == "[a]\\: https://example.org", "it would be a link's definition"
     assert not re.search(r"(?<!\\)(\\\\)*\|", told), "an unescaped bar begins a new cell"
     assert markdown("p < 0.001, x <= 1, _a_ *b* [1, 2]") == "p < 0.001, x <= 1, _a_ *b* [1, 2]"
     assert markdown_code("a`b``c") == "```a`b``c```"

@@ -174,7 +174,12 @@ class Window(AbstractTask):
 def test_continuous_actions_of_large_images(tmp_path: Path) -> None:
     path = untrained(tmp_path / "run", Window, "random", settings={})
     assert curiax.load(path).act(np.zeros((41, 37, 3)), rng=0).shape == (2,)
-    path = untrained(tmp_path / "other", Window, "rnd", settings={"ppo.width": 16, "ppo.value_heads": "two"})
+    path = untrained(
+        tmp_path / "other",
+        Window,
+        "rnd",
+        settings={"ppo.width": 16, "ppo.value_heads": "two", "loop.extrinsic_weight": 0.5},
+    )
     agent, obs = curiax.load(path), np.random.default_rng(0).random((5, 41, 37, 3))
     policy = saved.read(path, trust=True)[1].one(3).agent
     mean = np.asarray(jax.vmap(lambda image: policy.distribution(image).mean)(jnp.asarray(obs, jnp.float32)))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._errors import OutputError
+from ._errors import OutputError, UsageError
 from ._text import clean
 
 if TYPE_CHECKING:
@@ -28,15 +28,26 @@ if TYPE_CHECKING:
 
 #: Bytes of a JSON file, and lists, objects and texts in it, which take many times their own bytes in memory.
 MOST_JSON, MOST_PARTS = 24 << 20, 1 << 20
+#: The file by which a folder that Curiax works in, and removes things from, is known to be its own.
+MARK, MARKED = "made-by-curiax.txt", b"Curiax made this folder and removes it: keep nothing of your own in it.\n"
 #: How often a folder that vanishes is made anew before it counts as unwritable.
 ATTEMPTS = 20
 #: How deeply lists and objects may be nested.
 MOST_DEPTH = 32
 #: Files of more bytes than this are refused where at least so many of so many bytes lie in holes: they cost whoever
 #: made them nothing, and the reader all of their size.
-LARGE, HOLLOW = 128 << 20, 16
+LARGE, HOLLOW = 16 << 20, 16
+#: Bytes of a safetensors file's header: every array that it names takes many times its own bytes in memory.
+MOST_HEADER = 4 << 20
 #: Whole numbers that other readers of JSON and the tables can hold.
 MOST_WHOLE = 2**63
+
+
+def as_path(what: str, path: Any) -> Path:
+    """A path that a user gives."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{what} = {path!r}: must be a path.")
+    return usable(Path(path))
 
 
 def usable(path: Path) -> Path:
@@ -166,6 +177,8 @@ def unpack(data: bytes) -> dict[str, np.ndarray]:
     import safetensors
     import safetensors.numpy
 
+    if int.from_bytes(data[:8], "little") > MOST_HEADER:
+        raise ValueError("its header is longer than that of any file of Curiax")
     try:
         return safetensors.numpy.load(data)
     except (safetensors.SafetensorError, KeyError, TypeError, OverflowError, ValueError) as error:
@@ -185,7 +198,7 @@ def locked(file: Path, timeout: float) -> Iterator[None]:
         if file.is_symlink():
             raise OutputError(f"{file} is a link, which is not followed: remove it.")
         with contextlib.suppress(FileNotFoundError):  # removed by the process that was waited for, between two lines
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(file.parent)
             lock.acquire()
         # Whoever held it before may have removed the file, and with it what this lock means.
         if lock.is_locked and file.exists():
@@ -197,6 +210,29 @@ def locked(file: Path, timeout: float) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing; what is written into it later is found after a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def mark(folder: Path) -> None:
+    """Say in a folder that Curiax made it."""
+    if not marked(folder):
+        write_whole(folder / MARK, MARKED)
+        sync_folder(folder)
+
+
+def marked(folder: Path) -> bool:
+    """Whether Curiax made a folder: names in it prove nothing."""
+    try:
+        return not folder.is_symlink() and read_bytes(folder / MARK, len(MARKED), "") == MARKED
+    except OutputError:
+        return False
 
 
 def sync_folder(folder: Path) -> None:

@@ -28,12 +28,12 @@ class Code:
 
     Args:
         commit: the commit of the checkout, or the one that was installed from; None where neither is known.
-        changed: whether the checkout differs from that commit.
+        changed: whether the checkout differs from that commit; None where git could not tell.
         digest: of the source files that decide numbers, without their comments.
     """
 
     commit: str | None
-    changed: bool
+    changed: bool | None
     digest: str
 
     def as_json(self) -> dict[str, Any]:
@@ -43,15 +43,18 @@ class Code:
     def __str__(self) -> str:
         if self.commit is None:
             return "an unknown commit"
-        return f"commit {self.commit[:10]}{' and uncommitted changes' if self.changed else ''}"
+        more = {True: " and uncommitted changes", None: ", perhaps with uncommitted changes", False: ""}
+        return f"commit {self.commit[:10]}{more[self.changed]}"
 
 
 @functools.cache
 def code() -> Code:
     """The code of this process; asked once, as nothing that is imported later changes what was."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--error-unmatch", "_source.py") else None
-    changed = commit is not None and bool(_git("status", "--porcelain", "--", "."))
-    return Code(commit or _installed_from(), changed, _digest())
+    if commit is None:
+        return Code(_installed_from(), False, _digest())
+    status = _git("status", "--porcelain", "--", ".")
+    return Code(commit, None if status is None else status != "", _digest())
 
 
 def _digest() -> str:

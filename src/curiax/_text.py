@@ -57,7 +57,8 @@ def checked_name(what: str, name: str) -> str:
 
 def markdown(text: str) -> str:
     """Clean text as Markdown shows it: no HTML, no links and pictures, no new cell of a table."""
-    text = re.sub(r"([\\|])", r"\\\1", text).replace("](", "]\\(")
+    # Without definitions, which `]:` makes, brackets are brackets.
+    text = re.sub(r"([\\|])", r"\\\1", text).replace("](", "]\\(").replace("]:", "]\\:")
     return re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", text)
 
 

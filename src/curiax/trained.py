@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import CuriaxError, OutputError, UsageError
-from ._files import damaged, sync_folder, usable
+from ._files import as_path, damaged, make_folder, sync_folder, usable
 from .experiments import exports
 from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
 
@@ -37,11 +37,12 @@ def load(path: str | Path, *, seed: int | None = None, trust: bool = False) -> T
         seed: which of its seeds; None is the first.
         trust: import a user's own method for `bonus` (and, for runs of Curiax before 0.4, their task for anything).
     """
-    about, arrays = opened(Path(path), trust)
+    path = as_path("path", path)
+    about, arrays = opened(path, trust)
     row = exports.chosen(about, None if seed is None else [whole(seed)])[0]
     mine = {name: array[row, ...] for name, array in arrays.items()}
-    check_policy(Path(path), about, mine)
-    return Trained(about.seeds[row], Path(path), trust, about, mine)
+    check_policy(path, about, mine)
+    return Trained(about.seeds[row], path, trust, about, mine)
 
 
 def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = None, trust: bool = False) -> Path:
@@ -53,14 +54,16 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
         seeds: which of its seeds; None is all.
         trust: import a user's own task, which only runs of Curiax before 0.4 need.
     """
-    about, arrays = opened(Path(path), trust)
+    source, target = as_path("path", path), as_path("out", out)
+    if isinstance(seeds, int):
+        raise UsageError(f"seeds = {seeds}: give a list of seeds.")
+    about, arrays = opened(source, trust)
     if seeds is not None and (not seeds or len(set(map(whole, seeds))) != len(seeds)):
         raise UsageError(f"seeds = {list(seeds)}: name at least one seed, and each once.")
     rows = exports.chosen(about, seeds)
-    target = Path(out)
     body = about.model_dump(exclude={"tensors", "file"}) | {"seeds": [about.seeds[row] for row in rows]}
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        make_folder(target)
         if any(target.iterdir()):
             raise OutputError(f"{target} is not empty: choose a new folder for --out, or empty it.")
         try:

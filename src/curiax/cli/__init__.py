@@ -104,6 +104,8 @@ def carried_out(args: Sequence[str]) -> int:
         # Foreseen ones name their remedy; of the others this much can be said.
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
             return complain(f"{UNSAID}: {error.strerror}.", 1)
+        if isinstance(error, OSError) and error.filename is not None:
+            return complain(f"{error.filename} cannot be used: {error.strerror}. See to it, or name another place.", 1)
         return complain(f"{type(error).__name__}: {error} ({place_of(error)}).", 1)
     except Exception:
         traceback.print_exc()

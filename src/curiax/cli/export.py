@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from .._errors import UsageError
 from .._text import clean_lines
+from ..experiments.spec import seed_list
 from ._arguments import parse, seeds_from
 
 
@@ -35,8 +36,8 @@ def command_export(args: list[str]) -> int:
     said = parse(kind, args, "export", "Trained agents as two files that load and act without training code.")
     if said.seed is not None and said.seeds is not None:
         raise UsageError("--seed and --seeds: name one of them.")
-    chosen = None if said.seeds is None else seeds_from(said.seeds)
-    seeds = [said.seed] if said.seed is not None else list(range(chosen)) if isinstance(chosen, int) else chosen
+    seeds = None if said.seeds is None else seed_list(seeds_from(said.seeds))
+    seeds = seeds if said.seed is None else [said.seed]
     made = load(export(said.run, said.out, seeds=seeds, trust=said.trust))
     print(clean_lines(f"{made.method} on {made.task}, seeds {', '.join(map(str, made.seeds))}\n  {said.out}"))
     return 0

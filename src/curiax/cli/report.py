@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from .._errors import UsageError
+from .._errors import OutputError, UsageError
 from .._text import clean
 from ._arguments import parse
 from ._tables import print_content
@@ -70,9 +70,17 @@ def command_verify(args: list[str]) -> int:
     said = parse(kind, args, "verify", text)
     if not said.folders:
         raise UsageError("name the folders to verify: curiax verify results")
-    failed = 0
-    for folder in (found for named in said.folders for found in kept_in(named)):
-        found, named = verify(folder), clean(str(folder), None)
+    failed, folders = 0, [found for named in said.folders for found in kept_in(named)]
+    for folder in folders:
+        named = clean(str(folder), None)
+        try:
+            found = verify(folder)
+        except OutputError as error:
+            if len(folders) == 1:
+                raise
+            print(f"FAIL {named}: {clean(str(error), None)}")
+            failed += 1
+            continue
         for difference in found.differences:
             print(f"  {clean(difference, None)}")
         by = f"; trained by {', '.join(found.trained_by)}" if found.trained_by else ""
@@ -89,4 +97,7 @@ def folders_field(text: str) -> tuple[str, Any]:
     """A positional list of folders."""
     import tyro
 
-    return "folders", Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help=text, metavar="DIR")]
+    return "folders", Annotated[
+        tyro.conf.Positional[tuple[Path, ...]],
+        tyro.conf.arg(help=text, metavar="DIR [DIR ...]", help_behavior_hint="(at least one)"),
+    ]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from filelock import Timeout
 
 from .._errors import BusyError, CuriaxError, OutputError
-from .._files import digest, parquet, read_bytes, sync_folder, usable, write_whole
+from .._files import MARK, digest, mark, parquet, read_bytes, sync_folder, usable, write_whole
 from .._files import locked as held
 from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
-from .store import CHECKPOINTS, HOLDER, LOCK, clear, difference, foreign, steps_in
+from .store import CHECKPOINTS, HOLDER, LOCK, begun, clear, difference, foreign, steps_in
 
 if TYPE_CHECKING:
     import polars
@@ -26,8 +27,8 @@ __all__ = ["FORMAT", "MANIFEST", "METRICS", "REMEDY", "read_manifest", "read_met
 UNFINISHED = ".partial-"
 #: The files of a run beside its manifest, whose digests the manifest holds.
 RESULTS = {METRICS, "agents.json", "agents.safetensors"}
-#: All that can be there when a process is killed while it claims a folder.
-JUST_MADE = {CHECKPOINTS, f"{CHECKPOINTS}/{LOCK}"}
+#: All that can be there when a process is killed while it claims a folder: names, and what is in the files.
+JUST_MADE = {LOCK: rb"", HOLDER: rb"process \d+ on .*|", rf"\.{re.escape(MARK)}-\w{{8}}": rb".*\n?"}
 
 
 def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -43,9 +44,7 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
         raise OutputError(f"{folder} is a file, not a folder: choose another --out.")
     manifest = read_manifest(folder)
     if manifest is None:
-        # A process may have been killed between making the folder of its checkpoints and claiming it.
-        fresh = all(path.relative_to(folder).as_posix() in JUST_MADE for path in folder.rglob("*"))
-        if not fresh and not begun(folder / CHECKPOINTS):
+        if not just_made(folder) and not begun(folder / CHECKPOINTS):
             strange = sorted(path.name for path in folder.iterdir() if path.name != CHECKPOINTS)
             strange += [str(path) for path in foreign(folder / CHECKPOINTS)]
             named = f" ({strange[0]})" if strange else ""
@@ -62,9 +61,24 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
     return manifest
 
 
-def begun(checkpoints: Path) -> bool:
-    """Whether a folder of checkpoints is one of Curiax, which may have files of others beside and in it: a log, say."""
-    return bool(steps_in(checkpoints)) or all((checkpoints / name).is_file() for name in (LOCK, HOLDER))
+def just_made(folder: Path) -> bool:
+    """Whether nothing is in a run's folder but what a process makes before it marks its folder of checkpoints."""
+
+    def ours(path: Path) -> bool:
+        if path.is_symlink() or path.is_dir():
+            return path == folder / CHECKPOINTS and not path.is_symlink()
+        forms = [form for name, form in JUST_MADE.items() if re.fullmatch(name, path.name)]
+        return path.parent == folder / CHECKPOINTS and any(re.fullmatch(f, start_of(path), re.DOTALL) for f in forms)
+
+    return all(map(ours, folder.rglob("*")))
+
+
+def start_of(file: Path) -> bytes:
+    """The beginning of a file; empty where it cannot be read."""
+    try:
+        return read_bytes(file, 4096, "")
+    except OutputError:
+        return b""
 
 
 @contextlib.contextmanager
@@ -76,6 +90,8 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
     """
     made = not folder.exists()
     checkpoints = folder / CHECKPOINTS
+    if checkpoints.is_symlink():
+        raise OutputError(f"{checkpoints} is a link, which is not followed: remove it, or choose another --out.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(folder, checkpoints, wait))
         try:
@@ -93,13 +109,12 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
 def remove(checkpoints: Path, finished: bool) -> None:
     """Remove a run's checkpoints; what somebody else has put among them stays, and the folder with it.
 
-    Unless the run is finished, so do then the files that say that the folder is a run's. A link to a folder stays.
+    Unless the run is finished, so do then the files that say that the folder is a run's.
     """
-    marks = () if finished or not foreign(checkpoints) else (LOCK, HOLDER)
-    clear(checkpoints, lambda name: name in marks)
-    if not checkpoints.is_symlink():
-        with contextlib.suppress(OSError):
-            checkpoints.rmdir()
+    signs = () if finished or not foreign(checkpoints) else (LOCK, HOLDER, MARK)
+    clear(checkpoints, lambda name: name in signs)
+    with contextlib.suppress(OSError):
+        checkpoints.rmdir()
 
 
 def unwritable(folder: Path, error: OSError) -> OutputError:
@@ -124,20 +139,22 @@ def locked(folder: Path, checkpoints: Path, wait: bool) -> Iterator[None]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
         with contextlib.suppress(OSError), open(os.open(checkpoints / HOLDER, flags, 0o644), "w") as file:
             file.write(f"process {os.getpid()} on {platform.node()}")
+        try:
+            mark(checkpoints)
+        except OSError as error:
+            raise unwritable(folder, error) from None
         yield
 
 
 def holder(checkpoints: Path) -> str:
     """Who holds the lock, as far as is known."""
-    try:
-        return f" ({read_bytes(checkpoints / HOLDER, 4096, '').decode()[:200]})"
-    except (OutputError, ValueError):
-        return ""
+    text = start_of(checkpoints / HOLDER)[:200].decode(errors="replace")
+    return f" ({text})" if text else ""
 
 
 def tidy_up(folder: Path) -> None:
     """Remove the checkpoints of a finished run that a process was killed before it could remove."""
-    if (folder / CHECKPOINTS).exists():
+    if begun(folder / CHECKPOINTS):
         with contextlib.suppress(OSError, BusyError, OutputError), claimed(folder):
             pass
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 FORMAT, UNSEALED = "curiax-run-2", "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
 REMEDY = "remove the folder to run it again, or choose another --out."
-#: Bytes of a table: far above what the longest runs leave. Unpacked it may have so many, and so many times its own.
-MOST_TABLE, MOST_UNPACKED, MOST_TIMES = 4 << 30, 128 << 20, 64
+#: Bytes of a table: far above what the longest runs leave.
+MOST_TABLE = 4 << 30
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Text = Annotated[str, Field(max_length=65_536)]
@@ -130,7 +130,7 @@ class CodeSaid(Said):
     """The code that a run was trained with."""
 
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None
-    changed: bool
+    changed: bool | None
     digest: Digest
 
 
@@ -233,7 +233,7 @@ def read_table(
     """A Parquet table; its headers are read first, and a size that was not promised is refused before the rest."""
     import polars as pl
 
-    most = MOST_UNPACKED + MOST_TIMES * len(data)
+    most = most_unpacked(len(data))
     try:
         found = bytes_in_memory(data)
     except ValueError as error:
@@ -245,14 +245,14 @@ def read_table(
     try:
         lazy = pl.scan_parquet(io.BytesIO(data))
         schema = lazy.collect_schema()
+        row = sum(map(width, schema.values()))
         height = lazy.select(pl.len()).collect().item()
-        found = sum(width(kind) for kind in schema.values()) * height
     except failures as error:
         raise refuse(first_line(error)) from None
     if rows is not None and height != rows:
         raise refuse(f"it has {height:,} rows where {promised} {rows:,}")
-    if found > most:
-        raise refuse(f"its {len(data):,} bytes would become {found:,}")
+    if row * height > most:
+        raise refuse(f"its {len(data):,} bytes would become {row * height:,}")
     try:
         table = pl.read_parquet(io.BytesIO(data))
     except failures as error:
@@ -262,16 +262,22 @@ def read_table(
     return table
 
 
+def most_unpacked(size: int) -> int:
+    """Bytes that a table's file of so many may have in memory: small tables hold long runs of equal numbers."""
+    return max(min((128 << 20) + 64 * size, 512 << 20), 8 * size)
+
+
 def width(kind: Any) -> int:
-    """Bytes of a value in memory; lists count by their own, as their lengths are not known before they are read."""
+    """Bytes of one row in an array of numbers, missing ones included; 0 for what the headers tell the size of.
+
+    Refuses a column of anything but numbers, texts, and lists and arrays of numbers.
+    """
     import polars as pl
 
-    if isinstance(kind, pl.Array):
-        return max(1, kind.size) * width(kind.inner)
-    plain = kind.is_integer() or kind.is_float() or kind in (pl.Boolean, pl.String, pl.Null)
-    if not plain and not isinstance(kind, pl.List):
+    inner = kind.inner if isinstance(kind, pl.List | pl.Array) else kind
+    if not (inner.is_integer() or inner.is_float() or kind in (pl.Boolean, pl.String, pl.Null)):
         raise ValueError(f"a column is {kind}")
-    return 8
+    return 8 * kind.size if isinstance(kind, pl.Array) else 0
 
 
 def first_line(error: BaseException) -> str:

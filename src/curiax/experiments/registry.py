@@ -312,7 +312,10 @@ def user_class(name: str | type, base: type[Kind], kind: str, known: Mapping[str
 
 def look_here() -> str:
     """Let modules of the working directory be found: the user has named one, or says to trust the file that does."""
-    here = os.getcwd()
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory, where modules are looked for, is gone: change into another.") from None
     if here not in sys.path:
         sys.path.insert(0, here)
     return here

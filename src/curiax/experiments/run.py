@@ -96,6 +96,8 @@ def run(
     have been checked.
     """
     begun = time.perf_counter()
+    if not isinstance(experiment, Experiment):
+        raise UsageError(f"experiment = {experiment!r}: must be a curiax.Experiment, such as Experiment(task, method).")
     if out is not None and not isinstance(out, str | os.PathLike):
         raise UsageError(f"out = {out!r}: must be a folder's path, or None to keep the results in memory.")
     try:

@@ -45,7 +45,7 @@ class Session:
         Refuses conditions that would change the last bits, unless that is allowed.
         """
         layout = possible_layout(self._plan, snapshot.facts["layout"])
-        team = min(snapshot.facts.get("team", 1), len(jax.devices()))
+        team = min(snapshot.facts["team"], len(jax.devices()))
         drift = drifted(snapshot.facts, self.versions, self._notes, layout, team)
         if drift and not allow_drift:
             raise CheckpointError(
@@ -97,13 +97,11 @@ def drifted(
     before: Mapping[str, Any], versions: Mapping[str, str], notes: Mapping[str, str], layout: int, team: int = 1
 ) -> list[str]:
     """What is not as it was when a checkpoint was made, and decides the last bits."""
-    # Checkpoints of runs that were begun before there were notes have none.
-    now = {"versions": versions, "notes": notes if "notes" in before else {}}
-    then = {kind: before.get(kind, {}) for kind in now}
-    pairs = [(name, then[k].get(name), now[k].get(name)) for k in now for name in {**then[k], **now[k]}]
-    pairs += [("devices", before["layout"], layout), ("devices of each seed", before.get("team", 1), team)]
+    now = {"versions": versions, "notes": notes}
+    pairs = [(name, before[k].get(name), now[k].get(name)) for k in now for name in {**before[k], **now[k]}]
+    pairs += [("devices", before["layout"], layout), ("devices of each seed", before["team"], team)]
     pairs += [("platform", before["platform"], jax.default_backend())]
-    pairs += [("Curiax's code", before["code"][:8], code().digest[:8])] if "code" in before else []
+    pairs += [("Curiax's code", before["code"][:8], code().digest[:8])]
     return [f"{name} {old} → {new}" for name, old, new in pairs if old != new]
 
 

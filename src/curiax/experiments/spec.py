@@ -190,7 +190,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     task_entry, method_entry = find_task(experiment.task), find_method(experiment.method)
     seeds = seed_list(experiment.seeds)
     said = by_group(experiment.settings)
-    if ":" in str(said.get("task", {}).get("id", "")):
+    if trust and ":" in str(said.get("task", {}).get("id", "")):
         look_here()
 
     def group(name: str, *layers: Mapping[str, Any]) -> Any:
@@ -352,3 +352,10 @@ def check_sizes(ppo: PPOSettings, learner: LearnerSettings, loop: LoopSettings) 
         raise UsageError(
             "loop.extrinsic_weight and loop.intrinsic_weight are both 0: there is no reward to learn from."
         )
+    for name, weight in (("extrinsic", loop.extrinsic_weight), ("intrinsic", loop.intrinsic_weight)):
+        if ppo.value_heads == "two" and weight == 0:
+            raise UsageError(
+                f"ppo.value_heads = 'two', but loop.{name}_weight = 0: a head for a reward that counts for nothing "
+                "would only disturb the layers that it shares. With one head, ppo.discount and ppo.episode_ends are "
+                "those of the only reward."
+            )

@@ -1,6 +1,7 @@
 """Checkpoints on the disk: everything a run is, put aside between two iterations; complete or not there.
 
     checkpoints/
+      made-by-curiax.txt                         without it nothing is removed from here
       lock, holder.txt                           who works on this run
       metrics/000000000-000000120.safetensors    the metrics of these iterations, written once; a copy in metrics-copy/
       step-000000120/
@@ -28,7 +29,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from .._errors import CheckpointError, OutputError
-from .._files import digest, digest_of_json, pack, read_bytes, read_json, sync_folder, unpack, write_whole
+from .._files import digest, digest_of_json, marked, pack, read_bytes, read_json, sync_folder, unpack, write_whole
 from .manifest import Digest, Name, Notes, Said, Seconds, checked
 from .options import OnNonfinite
 
@@ -40,16 +41,24 @@ COPIES = ("metrics", "metrics-copy")
 #: Bytes of a state, and of the metrics between two checkpoints: far above what they are.
 MOST_STATE, MOST_METRICS = 64 << 30, 4 << 30
 RESTORE = "Restore the folder from a copy, or remove it to begin anew."
+OLDER = "was written by Curiax 0.4 or older"
 
 STEP_NAME = re.compile(r"step-(\d{9,})")
 #: Everything that Curiax puts into a folder of checkpoints, by its path in it; what a killed write leaves included.
-FOLDERS = re.compile(r"metrics(-copy)?|step-\d{9,}|damaged-step-\d{9,}-[0-9a-f]{4}|\.(writing|old)-[0-9a-f]{8}")
+FOLDERS = re.compile(
+    r"metrics(-copy)?|(\.old-|damaged-)?step-\d{9,}(-[0-9a-f]{4,8})?|\.(writing|old)-[0-9a-f]{8}|\.finished"
+)
 FILES = re.compile(
-    r"lock|holder\.txt"
+    r"lock|holder\.txt|made-by-curiax\.txt|\.made-by-curiax\.txt-\w{8}"
     r"|metrics(-copy)?/(\d{9,}-\d{9,}\.safetensors|\.\d{9,}-\d{9,}\.safetensors-\w{8})"
     r"|(damaged-|\.)?(step|writing|old)-[\w-]+/"
     r"((state|agents)\.safetensors|(step|manifest|agents)\.json|metrics\.parquet"
     r"|\.(state\.safetensors|agents\.safetensors|(step|manifest|agents)\.json|metrics\.parquet)-\w{8})"
+)
+#: What Orbax wrote for versions before 0.5, in a step or where one was made: their finished runs may still have some.
+ORBAX = re.compile(
+    r"(step-\d{9,}|\.writing-[0-9a-f]{8}|\.old-step-\d{9,}-[0-9a-f]{8})/arrays(\.orbax-checkpoint-tmp(-\d+)?)?"
+    r"(/(ocdbt\.process_\d+|array_metadatas|d|[0-9a-f]{32}|process_\d+|manifest\.ocdbt|_[A-Z_a-z]+|commit_success\.txt))*"
 )
 #: Metrics that only iterations have in which unsound values are masked.
 MASKED = ("masked/steps", "masked/updates")
@@ -98,11 +107,11 @@ class FactsSaid(Said):
     """What a later session must know."""
 
     layout: Annotated[int, Field(ge=1, le=65_536)]
-    team: Annotated[int, Field(ge=1, le=65_536)] = 1
+    team: Annotated[int, Field(ge=1, le=65_536)]
     lost: dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], str]
     versions: dict[str, str]
-    notes: Notes = Field(default_factory=dict)
-    code: Digest | None = None
+    notes: Notes
+    code: Digest
     platform: Name
     started: Name
     seconds: SecondsSaid
@@ -166,8 +175,10 @@ class Checkpoints:
             write_whole(stage / STATE, data)
             write_whole(stage / STEP, sealed(body))
             sync_folder(stage)
-            if target.exists():
-                discard(target)
+            # Damaged steps were set aside: what has this name now is somebody else's.
+            if os.path.lexists(target):
+                raise CheckpointError(f"{target} is there already and was not put there by Curiax: move it away")
+            sync_folder(self.folder)
             os.replace(stage, target)
             sync_folder(self.folder)
         for old in steps_in(self.folder)[: -self.keep]:
@@ -179,10 +190,16 @@ class Checkpoints:
             return
         data, name = pack(joined(parts)), f"{self.done:09d}-{last:09d}.safetensors"
         for copy in COPIES:
-            (self.folder / copy).mkdir(exist_ok=True)
-            write_whole(self.folder / copy / name, data)
-            sync_folder(self.folder / copy)
+            self._write_metrics(copy, name, data)
         self.segments = [*self.segments, {"first": self.done, "last": last, "name": name, "digest": digest(data)}]
+
+    def _write_metrics(self, copy: str, name: str, data: bytes) -> None:
+        folder = self.folder / copy
+        if folder.is_symlink():
+            raise CheckpointError(f"{folder} is a link, and Curiax makes none: remove it")
+        folder.mkdir(exist_ok=True)
+        write_whole(folder / name, data)
+        sync_folder(folder)
 
     def metrics(self) -> list[dict[str, np.ndarray]]:
         """The metrics of all steps so far, in order."""
@@ -203,7 +220,7 @@ class Checkpoints:
             except CheckpointError:
                 continue
             if body["identity"] == self.identity:
-                return max(body["facts"]["layout"], body["facts"].get("team", 1))
+                return max(body["facts"]["layout"], body["facts"]["team"])
             others.append(body["identity"])
         if others:
             raise OutputError(
@@ -227,6 +244,11 @@ class Checkpoints:
                 break
             except CheckpointError as error:
                 damaged.append((step, str(error)))
+        if damaged and all(OLDER in why for _, why in damaged):
+            raise CheckpointError(
+                f"{self.folder} holds checkpoints of Curiax 0.4 or older, and only that version can go on with them: "
+                "finish the run with it, or choose another --out. Nothing was touched."
+            )
         if damaged and not used:
             raise CheckpointError(
                 f"no checkpoint in {self.folder} is sound: "
@@ -237,8 +259,19 @@ class Checkpoints:
             aside = path.with_name(f"damaged-{path.name}-{uuid.uuid4().hex[:4]}")
             os.replace(path, aside)
             tell(f"checkpoint {path} is damaged ({why}): set aside as {aside.name}, {used} is used instead.")
+        self._mend_metrics(tell)
         clear(self.folder, self._needed)
         return snapshot
+
+    def _mend_metrics(self, tell: Callable[[str], None]) -> None:
+        """Write a damaged copy of metrics again, from the other one: that may be damaged later."""
+        for segment in self.segments:
+            name = segment["name"]
+            copies = {copy: sound_copy(self.folder / copy / name, segment) for copy in COPIES}
+            (good, *_) = [data for data in copies.values() if data is not None]
+            for copy in (copy for copy, data in copies.items() if data is None):
+                self._write_metrics(copy, name, good)
+                tell(f"{self.folder / copy / name} was damaged or gone: it was written again from its other copy.")
 
     def _needed(self, name: str) -> bool:
         """Whether a path below the folder is more than what a killed process left half done."""
@@ -268,7 +301,7 @@ def unsealed(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path.name} cannot be read ({reason(error)})") from None
     tag = outer.get("format") if isinstance(outer, dict) else None
     if tag in ("curiax-checkpoint-1", "curiax-checkpoint-2"):
-        raise CheckpointError(f"{path.name} was written by Curiax 0.4 or older, which alone can go on with it")
+        raise CheckpointError(f"{path.name} {OLDER}")
     if tag != FORMAT or not isinstance(outer.get("body"), dict):
         raise CheckpointError(f"{path.name} is not of the format {FORMAT}")
     if digest_of_json(outer["body"]) != outer.get("digest"):
@@ -307,21 +340,23 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
 
 def read_segment(folder: Path, segment: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The arrays of a metrics file: of the first of its copies that matches its digest."""
-    name, trouble = segment["name"], []
+    name = segment["name"]
     for copy in COPIES:
-        try:
-            data = read_bytes(folder / copy / name, MOST_METRICS, "")
-        except OutputError:
-            trouble.append(f"{copy}/{name} cannot be read")
-            continue
-        if digest(data) != segment["digest"]:
-            trouble.append(f"{copy}/{name} does not match its digest")
-            continue
-        try:
-            return unpack(data)
-        except ValueError as error:
-            raise CheckpointError(f"{name} cannot be read ({reason(error)})") from None
-    raise CheckpointError(", ".join(trouble))
+        if (data := sound_copy(folder / copy / name, segment)) is not None:
+            try:
+                return unpack(data)
+            except ValueError as error:
+                raise CheckpointError(f"{name} cannot be read ({reason(error)})") from None
+    raise CheckpointError(f"neither copy of {name} is there and matches its digest")
+
+
+def sound_copy(file: Path, segment: Mapping[str, Any]) -> bytes | None:
+    """The bytes of one copy of a metrics file, if they are what was written."""
+    try:
+        data = read_bytes(file, MOST_METRICS, "")
+    except OutputError:
+        return None
+    return data if digest(data) == segment["digest"] else None
 
 
 def check_metrics(arrays: HostMetrics, segment: Mapping[str, Any], seeds: int) -> Kinds:
@@ -398,13 +433,28 @@ def steps_in(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
 
 
+def begun(folder: Path) -> bool:
+    """Whether Curiax made a folder of checkpoints: it has its mark or, of versions before 0.5, what only they leave."""
+
+    def ours(step: Path) -> bool:
+        try:
+            return bool(unsealed(step / STEP))
+        except CheckpointError as error:
+            return OLDER in str(error)
+
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    left = (name for name, _, _ in contents(folder, folder) if ORBAX.fullmatch(name))
+    return marked(folder) or any(map(ours, steps_in(folder))) or any(left)
+
+
 def contents(folder: Path, start: Path) -> Iterator[tuple[str, Path, bool]]:
     """Everything below `start`, the deepest first: its name in the folder of checkpoints, and whether it is ours."""
     for place, folders, files in os.walk(start, topdown=False):
         for path in (Path(place, name) for name in (*files, *folders)):
             name = path.relative_to(folder).as_posix()
-            form = FOLDERS if path.is_dir() else FILES
-            yield name, path, not path.is_symlink() and form.fullmatch(name) is not None
+            forms = (FOLDERS if path.is_dir() else FILES, ORBAX)
+            yield name, path, not path.is_symlink() and any(form.fullmatch(name) for form in forms)
 
 
 def foreign(folder: Path, start: Path | None = None) -> list[Path]:

@@ -13,12 +13,13 @@ from typing import Any
 MAGIC = b"PAR1"
 #: Bytes of a footer and of a page's header (which may hold the page's largest value), columns, and levels of nesting.
 MOST_FOOTER, MOST_HEADER, MOST_COLUMNS, MOST_LEVELS = 4 << 20, 64 << 10, 4096, 8
-#: Bytes that a value of each of Parquet's types takes in memory: truths, numbers, and texts, of which it is a view.
-VALUE = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8, 6: 16}
+#: Bytes that a value of each of Parquet's types takes in memory: truths, numbers, and texts, of which it is a view;
+#: and those that say where a row's list of them begins.
+VALUE, OFFSET = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8, 6: 16}, 8
 #: The type whose values may be long, and the one encoding that makes long ones of nothing.
 TEXT, SHARING = 6, 7
-#: Types of Thrift.
-TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+#: Types of Thrift: truths, and what one is in a list.
+TRUE, FALSE, BYTE = 1, 2, 3
 
 Fields = dict[int, Any]
 
@@ -145,7 +146,7 @@ def chunk_in_memory(view: memoryview, column: Fields, rows: int) -> int:
                     raise ValueError("its texts share their beginnings, as nobody writes them here")
         values += whole(page[7][1]) if 7 in page else 0
         start += reader.at + whole(page[3])
-    return VALUE.get(column[1], 16) * max(values, whole(column[5]), rows) + size
+    return VALUE.get(column[1], 16) * max(values, whole(column[5]), rows) + OFFSET * rows + size
 
 
 def whole(number: Any) -> int:

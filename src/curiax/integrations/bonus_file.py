@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from .._errors import OutputError, UsageError
-from .._files import damaged, digest, digest_of_json, pack, parsed, read_bytes, sync_folder, write_whole
+from .._files import MOST_HEADER, damaged, digest, digest_of_json, pack, parsed, read_bytes, sync_folder, write_whole
 from .._version import __version__
 from ..curiosity import AbstractCuriosity
 from ..experiments.exports import DTYPES, HEADER, Exact, unpacked
@@ -121,7 +121,7 @@ def refuse_to_replace(file: Path) -> None:
             raise OutputError(f"{file} is no regular file")
         with open(file, "rb") as stream:
             size = stream.read(8)
-            header(file, size + stream.read(min(int.from_bytes(size, "little"), 100 * HEADER)))
+            header(file, size + stream.read(min(int.from_bytes(size, "little"), MOST_HEADER)))
     except (OSError, OutputError):
         raise OutputError(f"{file} is there already and is no Bonus: choose another path, or remove it.") from None
 
@@ -146,7 +146,7 @@ def opened(file: Path) -> tuple[BonusSaid, dict[str, np.ndarray]]:
 def header(file: Path, data: bytes) -> BonusSaid:
     """The description in a safetensors file's header, checked."""
     size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or size > min(len(data) - 8, 100 * HEADER):
+    if len(data) < 8 or size > min(len(data) - 8, MOST_HEADER):
         raise damaged(file, "it is no safetensors file", REMEDY)
     told = parsed(data[8 : 8 + size], file, REMEDY)
     notes = told.get("__metadata__") if isinstance(told, dict) else None

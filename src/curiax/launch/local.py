@@ -43,7 +43,7 @@ class Local(AbstractLauncher):
     def start(self, job: Job) -> Call:
         log = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the call)
         process = subprocess.Popen(
-            [sys.executable, "-m", "curiax.launch.worker"],
+            [sys.executable, "-P", "-m", "curiax.launch.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

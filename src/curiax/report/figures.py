@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._matplotlib import matplotlib, style
 from ..experiments.published import RATIO
 from .content import Content, Curves, Gallery, Map, Maps, Series
 from .games import AUTHORS
@@ -65,6 +66,7 @@ def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
     if content.surprise and few:
         drawings.append(("surprise", lambda stem: maps(content, content.surprise[0], stem)))
     folder.mkdir(parents=True, exist_ok=True)
+    matplotlib()  # before its parts are imported
     for name, draw in drawings:
         draw(folder / name)
     return [folder / f"{name}.{kind}" for name, _ in drawings for kind in KINDS]
@@ -73,12 +75,7 @@ def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
 @contextmanager
 def canvas(stem: Path, shape: tuple[int, int], size: tuple[float, float], **options: Any) -> Iterator[tuple[Any, Any]]:
     """A figure with axes `[rows, columns]`, saved twice when done."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(STYLE):
+    with style(STYLE) as plt:
         figure, axes = plt.subplots(*shape, figsize=size, squeeze=False, layout="constrained", **options)
         yield figure, axes
         # Neither file says when it was made, so that the same runs give the same bytes.

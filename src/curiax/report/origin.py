@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
+from .._errors import CuriaxError
 from .._source import Code, code
 from .._version import __version__
 from .record import Record
@@ -41,4 +44,41 @@ def warnings(records: Sequence[Record]) -> list[str]:
         )
     if unknown := digests.count(None):
         found.append(f"{unknown} of {len(records)} runs do not tell which code they were trained with.")
+    lines: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        for setting in other_settings(record):
+            lines[setting].append(f"{record.label} on {record.task}")
+    for setting, runs in sorted(lines.items()):
+        found.append(
+            f"the same command trains with {setting} now: {', '.join(runs[:3])}"
+            + (f" and {len(runs) - 3} more." if len(runs) > 3 else ".")
+        )
     return found
+
+
+def other_settings(record: Record) -> list[str]:
+    """The settings that the experiment would have if it were run again, where they are not those that it had.
+
+    Of Curiax's own tasks and methods only, and where no setting of the task was given: nothing is made of a size that
+    a file names.
+    """
+    from ..experiments.registry import METHODS, TASKS
+    from ..experiments.spec import Experiment, resolve
+
+    asked, had = record.facts.get("experiment") or {}, record.facts["identity"]
+    given: dict[str, Any] = asked.get("settings", {})
+    if asked.get("task") not in TASKS or asked.get("method") not in METHODS:
+        return []
+    if any(name.startswith(("task.", "remote.")) for name in given):
+        return []
+    try:
+        experiment = Experiment(
+            asked["task"], asked["method"], 1, asked["steps"], asked.get("preset", "paper-code"), given
+        )
+        now = resolve(experiment, trust=False)
+    except CuriaxError as error:
+        return [f"an error ({error})"]
+    then = {"steps": had.get("steps"), **had["settings"]}
+    # A setting that an older version had not, or that is left to the task now, says nothing.
+    values = {name: value for name, value in {"steps": now.steps, **now.settings}.items() if value is not None}
+    return [f"{k} = {value} ({then[k]} then)" for k, value in values.items() if k in then and then[k] != value]

@@ -24,7 +24,19 @@ from filelock import Timeout
 from pydantic import Field
 
 from .._errors import BusyError, OutputError
-from .._files import damaged, digest, locked, parsed, read_bytes, sync_folder, sync_tree, write_whole
+from .._files import (
+    MARK,
+    damaged,
+    digest,
+    locked,
+    mark,
+    marked,
+    parsed,
+    read_bytes,
+    sync_folder,
+    sync_tree,
+    write_whole,
+)
 from .._version import __version__
 from ..experiments.exports import Exact, FileSaid
 from ..experiments.folder import unwritable, written
@@ -214,6 +226,10 @@ def at_work(out: Path) -> Iterator[Path]:
             raise BusyError(
                 f"another process writes a report to {out}: let it finish, or choose another --out."
             ) from None
+        others = [path for path in work.iterdir() if path.name != LOCK and not path.name.startswith(f".{MARK}-")]
+        if others and not marked(work):
+            raise OutputError(f"{work} was not made by Curiax: {REMEDY}")
+        mark(work)
         stack.callback(tidy_up, out, work, made)
         yield work
 
@@ -221,8 +237,10 @@ def at_work(out: Path) -> Iterator[Path]:
 def tidy_up(out: Path, work: Path, made: bool) -> None:
     """Remove the folder of new files when nothing but the lock is left in it, and `out` if it was made in vain."""
     with contextlib.suppress(OSError):
-        if [path.name for path in work.iterdir()] == [LOCK]:
-            (work / LOCK).unlink()
+        left = sorted(path.name for path in work.iterdir())
+        if all(name in (LOCK, MARK) or name.startswith(f".{MARK}-") for name in left):
+            for name in sorted(left, key=LOCK.__eq__):  # the lock last
+                (work / name).unlink()
             work.rmdir()
         if made:
             out.rmdir()

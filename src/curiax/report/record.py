@@ -48,6 +48,8 @@ KINDS = ("ratio/first", "ratio/second")
 MAPPED = ("probe", "samples", "occupancy", "paid")
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
 MORE_FACTS = ("versions", "platform", "devices", "started")
+#: What every game's run has.
+GAME = {SCORE, "game/length", "game/best", "game/episodes"}
 #: Settings that only say where a file lies; which version of a game is in it, a run's notes tell.
 PLACES = {"task.rom"}
 
@@ -151,7 +153,7 @@ class Record:
     @property
     def plays(self) -> bool:
         """Whether the task is a game, with scores of its episodes."""
-        return SCORE in self.curves
+        return set(self.curves) >= GAME
 
     @property
     def compared(self) -> tuple[str, str] | None:
@@ -329,7 +331,7 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
 def check_facts(path: Path, facts: Any) -> None:
     """Refuse facts that a report could not read: each of the right kind, with what is looked up in it."""
     told = facts if isinstance(facts, dict) else {}
-    missing = [name for name in FACTS if name not in told]
+    missing = [name for name in FACTS if told.get(name) is None]
     identity = told.get("identity")
     if missing:
         version = identity.get("curiax", "an unknown version") if isinstance(identity, dict) else "an unknown version"
@@ -420,6 +422,8 @@ def read_runs(path: Path) -> dict[str, Any]:
     if not isinstance(data.get("runs"), list) or not isinstance(data.get("heading"), dict):
         raise OutputError(f"{path / RUNS} is damaged: it names no runs.")
     checked(HeadingSaid, data["heading"], lambda why: damaged(path / RUNS, f"heading: {why}", REMEDY))
+    if not data["runs"]:
+        raise damaged(path / RUNS, "it names no runs", REMEDY)
     for facts in data["runs"]:
         check_facts(path / RUNS, facts)
     told = {"pictures": data.get("samples", {})}

@@ -6,6 +6,7 @@ import contextlib
 import math
 import mmap
 import os
+import re
 import stat
 import subprocess
 import tempfile
@@ -24,16 +25,22 @@ Picture = UInt8[np.ndarray, "height width 3"]
 GROUND, SUNKEN, TEXT, MUTED, BORDER = "#ffffff", "#f1f2ef", "#1c2127", "#59616c", "#dcdfe3"
 #: What the comment in a film says.
 SIGN = "made by curiax watch"
+#: The comment of a film, as its format has it.
+COMMENTS = {
+    b"GIF8": re.compile(rb"\x21\xfe" + bytes([len(SIGN)]) + SIGN.encode() + rb"\x00"),
+    b"ftyp": re.compile(rb"\xa9cmt.{4}data.{8}" + SIGN.encode(), re.DOTALL),
+}
 #: Things are drawn so many times larger and shrunk, for smooth edges.
 FINE = 3
 
 
 def font(size: float) -> Any:
     """Matplotlib's own: there on every machine, with every letter that we need."""
-    import matplotlib
     from PIL import ImageFont
 
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
+    from .._matplotlib import matplotlib
+
+    return ImageFont.truetype(Path(matplotlib().get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
 
 
 def mixed(colour: str, share: float) -> tuple[int, ...]:
@@ -259,7 +266,8 @@ def refuse_to_replace(out: Path) -> None:
                 open(out, "rb") as stream,
                 mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
             ):
-                if data.find(SIGN.encode()) >= 0:
+                kind = data[:4] if data[:4] in COMMENTS else data[4:8]
+                if kind in COMMENTS and COMMENTS[kind].search(data):
                     return
     except OSError as error:
         raise OutputError(f"cannot write to {out}: {error.strerror or error}. Choose another --out.") from None
