@@ -214,13 +214,10 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         "normalise_obs": not scaled_image(task.spec),
     }
 
-    def groups(*layers: Mapping[str, Mapping[str, Any]]) -> tuple[PPOSettings, LearnerSettings, LoopSettings]:
-        ppo, learner, loop = (group(name, *(by.get(name, {}) for by in layers)) for name in ("ppo", "learner", "loop"))
-        return ppo, learner, loop
-
-    ppo, learner, loop = groups({"loop": first}, of_preset, named, above, said)
-    if loop.extrinsic_weight != 0:
-        ppo, learner, loop = groups({"loop": first}, of_preset, by_group(FOR_TASK_REWARD), named, above, said)
+    layers = [{"loop": first}, of_preset, named, above, said]
+    if group("loop", *(by.get("loop", {}) for by in layers)).extrinsic_weight != 0:
+        layers.insert(2, by_group(FOR_TASK_REWARD))
+    ppo, learner, loop = (group(name, *(by.get(name, {}) for by in layers)) for name in ("ppo", "learner", "loop"))
     method_settings = {
         **defaults(method_entry.cls),
         **checked(

@@ -62,11 +62,8 @@ class CheckpointWriter:
     @property
     def due(self) -> bool:
         """Whether it is time for another checkpoint, and the last one is written."""
-        return self._store is not None and self._writing is None and time.monotonic() + 2.0 * self._pace >= self._due_at
-
-    @property
-    def _due_at(self) -> float:
-        return self._last + self._seconds - self._needs
+        due_at = self._last + self._seconds - self._needs
+        return self._store is not None and self._writing is None and time.monotonic() + 2.0 * self._pace >= due_at
 
     def save(self, snapshot: Snapshot, judged: Mapping[str, np.ndarray] | None = None) -> None:
         """Begin to write a checkpoint; the state is checked at once, the rest happens beside training.
