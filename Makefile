@@ -29,8 +29,10 @@ format: $(VENV)/.installed-dev ## put the code into the house format
 types: $(VENV)/.installed-dev
 	$(BIN)/basedpyright
 
+# One process more than there are cores, as tests that start commands of their own wait for them; each takes 2 GB.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); expr $$((n < 7 ? n : 7)) + 1)
 tests: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 browser: ## what the tests of the report's page and of films need of the system, where root may install it
 	@sh scripts/get_browser.sh
