@@ -920,6 +920,7 @@ def test_what_orbax_left_in_a_finished_run_is_removed_and_nothing_else(tmp_path:
         (checkpoints / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoints / name).touch()
     (checkpoints / ".finished").mkdir()
+    (checkpoints / ".finished" / "metrics.parquet").touch()
     mine = checkpoints / "step-000000002" / "arrays" / "thesis.txt"
     mine.touch()
     folder.remove(checkpoints, finished=True)
@@ -927,6 +928,61 @@ def test_what_orbax_left_in_a_finished_run_is_removed_and_nothing_else(tmp_path:
     mine.unlink()
     folder.remove(checkpoints, finished=True)
     assert not checkpoints.exists()
+
+
+def test_the_oldest_checkpoints_of_a_finished_run_are_known_by_who_held_them(tmp_path: Path) -> None:
+    """Version 0.4, killed while it removed them."""
+    what = experiment(method="random", iterations=2)
+    curiax.run(what, tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "metrics").mkdir(parents=True)
+    (checkpoints / "metrics" / "000000000-000000002.safetensors").touch()
+    (checkpoints / "holder.txt").write_text("mine")
+    assert curiax.run(what, tmp_path / "run").reused
+    assert (checkpoints / "metrics" / "000000000-000000002.safetensors").exists()
+    (checkpoints / "holder.txt").write_text("process 7 on here")
+    assert curiax.run(what, tmp_path / "run").reused
+    assert not checkpoints.exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "metrics.parquet", "agents.json"])
+def test_results_that_are_not_a_runs_are_never_replaced(name: str, crashed: Path) -> None:
+    (crashed / name).write_text('{"name": "mine"}')
+    with pytest.raises(OutputError, match=f"{name} was not put there by this run"):
+        curiax.run(experiment(), crashed)
+    assert (crashed / name).read_text() == '{"name": "mine"}'
+    assert storing.steps_in(crashed / "checkpoints")
+
+
+def test_results_that_appear_meanwhile_are_not_replaced_either(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    progress = At(2, lambda: (out / "metrics.parquet").write_text("mine") and None)
+    with pytest.raises(curiax.CuriaxError, match=r"metrics.parquet was not put there by this run.*move it away"):
+        curiax.run(experiment(method="random", iterations=3), out, progress=progress, options=EVERY_BORDER)
+    assert (out / "metrics.parquet").read_text() == "mine"
+    (out / "metrics.parquet").unlink()
+    assert not curiax.run(experiment(method="random", iterations=3), out).reused
+
+
+def test_a_run_that_was_killed_while_it_was_published_ends_as_it_would_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, what, replace = tmp_path / "run", experiment(method="random", iterations=3), os.replace
+
+    def killed(old: Any, new: Any) -> None:
+        if Path(new) == out / "metrics.parquet":
+            raise KeyboardInterrupt
+        replace(old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        patch.setattr(storing.shutil, "rmtree", lambda *_, **__: None)  # a killed process removes nothing
+        with pytest.raises(KeyboardInterrupt):
+            curiax.run(what, out, options=EVERY_BORDER)
+    assert {"agents.json", "agents.safetensors"} <= {path.name for path in out.iterdir()}
+    again = curiax.run(what, out)
+    assert again.manifest["digest"] == curiax.run(what).manifest["digest"]
+    assert {path.name for path in out.iterdir()} == {"manifest.json", *folder.RESULTS}
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -942,6 +998,17 @@ def test_a_save_replaces_nothing_that_is_not_its_own(linked: bool, tmp_path: Pat
         Checkpoints(place, IDENTITY, 3).save(Snapshot(1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((2, 1))}])
     assert (step / "thesis.txt").read_text() == "mine"
     assert step.is_symlink() == linked
+
+
+def test_a_step_of_somebody_else_counts_for_nothing(tmp_path: Path) -> None:
+    theirs = tmp_path / "step-999999999"
+    theirs.mkdir()
+    (theirs / "step.json").write_text("mine")
+    here = Checkpoints(tmp_path, IDENTITY, 1)
+    for k in range(3):
+        here.save(Snapshot(k + 1, {"x": np.ones(3)}, FACTS), [{"m": np.zeros((2, 1))}])
+    assert [path.name for path in storing.steps_in(tmp_path)] == ["step-000000003", "step-999999999"]
+    assert (theirs / "step.json").read_text() == "mine"
 
 
 def test_metrics_are_not_written_through_a_link(tmp_path: Path) -> None:
@@ -1037,6 +1104,7 @@ KILLED = """
 import os, shutil, sys, tempfile
 from pathlib import Path
 import numpy as np
+from curiax import _files
 from curiax.experiments import folder, store
 from test_facts import FACTS, IDENTITY
 
@@ -1057,7 +1125,9 @@ def saved(place, upto, die_at=None):
         setattr(os, name, counting(getattr(os, name)))
     for k in range(here.done, upto or 3):
         here.save(store.Snapshot(k + 1, {"x": np.full(3, float(k))}, FACTS), [{"m": np.full((2, 1), float(k))}])
-    return calls[0]
+    removing = place.parent / "removing"
+    removing.touch()
+    folder.remove(place, finished=True)
 
 with tempfile.TemporaryDirectory() as base:
     probe = Path(base) / "probe"
@@ -1065,13 +1135,22 @@ with tempfile.TemporaryDirectory() as base:
     die_at = 0
     while True:
         die_at += 1
-        place = Path(base) / str(die_at)
-        place.mkdir()
+        run = Path(base) / str(die_at)
+        place = run / "checkpoints"
+        place.mkdir(parents=True)
+        _files.mark(place)
         pid = os.fork()
         if not pid:
             saved(place, 3, die_at)
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if (run / "removing").exists():
+            assert not place.exists() or store.begun(place) or folder.just_made(place), sorted(place.rglob("*"))
+            folder.remove(place, finished=True)
+            assert not place.exists(), (die_at, sorted(place.rglob("*")))
+            if code == 0:
+                break
+            continue
         here = store.Checkpoints(place, IDENTITY, 2)
         found = here.newest(lambda text: sys.exit(text))
         assert (found is None) == (not store.steps_in(place)), place
@@ -1083,17 +1162,16 @@ with tempfile.TemporaryDirectory() as base:
         files = {f"{step}/{name}" for step in steps for name in ("state.safetensors", "step.json")}
         done = found.iteration if found else 0
         files |= {f"{copy}/{k:09d}-{k + 1:09d}.safetensors" for copy in store.COPIES for k in range(done)}
+        files |= {_files.MARK}
         assert set(left) == files, (die_at, left, files)
         folder.remove(place, finished=True)
         assert not place.exists(), sorted(place.rglob("*"))
-        if code == 0:
-            break
     print(die_at)
 """
 
 
 def test_a_kill_at_any_moment_of_a_save_leaves_nothing_that_the_next_start_does_not_remove(tmp_path: Path) -> None:
-    """Before each of all the calls to the kernel that three saves make; the process ends there without a word."""
+    """Before each of all the calls to the kernel that three saves make, and the removal of all that they wrote."""
     (tmp_path / "test_facts.py").write_text(f"FACTS, IDENTITY = {FACTS!r}, {IDENTITY!r}")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, env=env)

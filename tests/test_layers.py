@@ -28,6 +28,7 @@ LAYERS = [
         "_sound",
         "_version",
         "_files",
+        "_matplotlib",
         "_source",
         "_text",
         "nn",

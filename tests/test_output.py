@@ -495,8 +495,8 @@ def test_verify_warns_where_the_same_command_would_set_something_else(
     monkeypatch.chdir(tmp_path)
     assert main(["verify", "other"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"the same command trains with loop.rollout = \d+ \(77 then\) now: .* on mountain-car\.", shown)
-    assert re.search(r"the same command trains with steps = \d+ \(770 then\) now", shown)
+    assert re.search(r"the same command trains with loop.rollout = \d+ now \(77 then\): .* on mountain-car\.", shown)
+    assert re.search(r"the same command trains with steps = \d+ now \(770 then\): ", shown)
 
 
 def test_verify_goes_on_where_a_folder_is_none(

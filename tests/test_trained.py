@@ -197,7 +197,7 @@ def test_the_export_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
     for words, message in (
         (["--seed", "4", "--out", "new"], "seed 4 is not in this run"),
-        (["--seeds", "3,3", "--out", "new"], "each once"),
+        (["--seeds", "3,3", "--out", "new"], "repeats a seed"),
         (["--seed", "3", "--seeds", "3", "--out", "new"], "name one of them"),
         (["--out", "one"], "is not empty: choose a new folder"),
         (["--out", "run/agents.json"], "cannot write to"),

@@ -10,7 +10,7 @@ import pytest
 
 from curiax import OutputError
 from curiax._files import parquet, read_bytes
-from curiax.experiments.manifest import MOST_UNPACKED, read_table
+from curiax.experiments.manifest import most_unpacked, read_table
 from curiax.experiments.unpacked import SHARING, bytes_in_memory
 from curiax.report import record
 
@@ -56,9 +56,35 @@ def test_a_bound_of_what_is_read(compression: str, rows: int) -> None:
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     data = bomb()
-    assert bytes_in_memory(data) > 4 * MANY > MOST_UNPACKED
+    assert bytes_in_memory(data) > 4 * MANY > most_unpacked(len(data))
     with pytest.raises(OutputError, match=r"its [\d,]+ bytes would become [\d,]+"):
         read_table(data, refuse)
+
+
+def test_columns_whose_size_no_header_tells_are_refused() -> None:
+    """A missing array takes the room of one; a list of them is written as a few bytes."""
+    kind = pl.List(pl.Array(pl.Float32, 100_000))
+    with pytest.raises(OutputError, match="a column is List"):
+        read_table(parquet(pl.DataFrame({"a": pl.Series([[None] * 300], dtype=kind)})), refuse)
+    with pytest.raises(OutputError, match="a column is Struct"):
+        read_table(parquet(pl.DataFrame({"a": [{"b": 1}]})), refuse)
+    wide = pl.DataFrame({"a": pl.Series([None] * 300, dtype=pl.Array(pl.Float32, 1_000_000))})
+    with pytest.raises(OutputError, match="would become 1,200,000,000"):
+        read_table(parquet(wide), refuse)
+
+
+def test_long_runs_of_ones_own_are_read_and_the_limit_can_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of visits grow slowly and pack well; beside them are numbers that do not."""
+    rows, rng = 32 * 5000, np.random.default_rng(0)
+    counts = np.cumsum(rng.random((rows, 121)) < 0.01, axis=0, dtype=np.int32)
+    run = pl.DataFrame({**{f"occupancy/{k}": counts for k in range(4)}, "bonus": rng.random(rows)})
+    data = parquet(run)
+    assert run.estimated_size() > 300_000_000
+    assert read_table(data, refuse).height == rows
+    with pytest.raises(OutputError, match="CURIAX_TABLE_GIB=1 in the environment lets it"):
+        read_table(bomb(), refuse)
+    monkeypatch.setenv("CURIAX_TABLE_GIB", "1")
+    assert read_table(bomb(), refuse).height == 1
 
 
 def test_headers_that_claim_less_do_not_help() -> None:

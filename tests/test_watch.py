@@ -519,9 +519,11 @@ def test_only_a_film_of_ours_is_replaced(run: Path, tmp_path: Path, ending: str)
     own, mine = tmp_path / f"own.{ending}", tmp_path / f"mine.{ending}"
     first = watch(run, **SHORT, out=own).path.read_bytes()
     assert watch(run, **SHORT, out=own).path.read_bytes() == first
-    for data in (b"", b"holidays", b"GIF89a, as if made by curiax watch", b"\0\0\0 ftypisom made by curiax watch"):
+    edited = bytearray(first)
+    edited[len(first) // 2] ^= 1
+    for data in (b"", b"holidays", b"GIF89a made by curiax watch, " + b"0" * 32, bytes(edited), first + b"more"):
         mine.write_bytes(data)
-        with pytest.raises(OutputError, match=r"is there already and is no film of `curiax watch`"):
+        with pytest.raises(OutputError, match=r"is there already and is not as `curiax watch` makes films"):
             watch(run, **SHORT, out=mine, tell=lambda *_: pytest.fail("it was played"))
         assert mine.read_bytes() == data
     mine.unlink()

@@ -36,7 +36,7 @@ ATTEMPTS = 20
 MOST_DEPTH = 32
 #: Files of more bytes than this are refused where at least so many of so many bytes lie in holes: they cost whoever
 #: made them nothing, and the reader all of their size.
-LARGE, HOLLOW = 16 << 20, 16
+LARGE, HOLLOW = 128 << 20, 16
 #: Bytes of a safetensors file's header: every array that it names takes many times its own bytes in memory.
 MOST_HEADER = 4 << 20
 #: Whole numbers that other readers of JSON and the tables can hold.
@@ -67,8 +67,11 @@ def damaged(file: Path, why: str, remedy: str) -> OutputError:
     return OutputError(f"{file} is damaged ({why}): {remedy}")
 
 
-def read_bytes(file: Path, most: int, remedy: str) -> bytes:
-    """A regular file of at most `most` bytes; devices, pipes and larger files are refused before they are read."""
+def read_bytes(file: Path, most: int, remedy: str, *, holes: bool = False) -> bytes:
+    """A regular file of at most `most` bytes; devices, pipes and larger files are refused before they are read.
+
+    So are large files that hardly take room on the disk; those of one's own run may have `holes`.
+    """
     try:
         # A pipe that nobody writes to must not hold the reader.
         with open(file, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as stream:
@@ -77,7 +80,7 @@ def read_bytes(file: Path, most: int, remedy: str) -> bytes:
                 raise damaged(file, "it is no regular file", remedy)
             if about.st_size > most:
                 raise damaged(file, f"it has {about.st_size:,} bytes, at most {most:,} are expected", remedy)
-            if about.st_size > LARGE and hollow(stream.fileno(), about.st_size):
+            if about.st_size > LARGE and not holes and hollow(stream.fileno(), about.st_size):
                 raise damaged(file, f"nearly all of its {about.st_size:,} bytes are holes", remedy)
             return stream.read(about.st_size)
     except (OSError, ValueError, MemoryError) as error:

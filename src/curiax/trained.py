@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ def load(path: str | Path, *, seed: int | None = None, trust: bool = False) -> T
     return Trained(about.seeds[row], path, trust, about, mine)
 
 
-def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = None, trust: bool = False) -> Path:
+def export(path: str | Path, out: str | Path, *, seeds: Iterable[int] | None = None, trust: bool = False) -> Path:
     """Write a run's trained agents, or some of its seeds, into a folder of their own: two files that need no others.
 
     Args:
@@ -55,12 +55,15 @@ def export(path: str | Path, out: str | Path, *, seeds: Sequence[int] | None = N
         trust: import a user's own task, which only runs of Curiax before 0.4 need.
     """
     source, target = as_path("path", path), as_path("out", out)
-    if isinstance(seeds, int):
-        raise UsageError(f"seeds = {seeds}: give a list of seeds.")
+    chosen = None
+    if seeds is not None:
+        if not isinstance(seeds, Iterable):
+            raise UsageError(f"seeds = {seeds!r}: give a list of seeds.")
+        chosen = [whole(seed) for seed in seeds]
+        if not chosen or len(set(chosen)) != len(chosen):
+            raise UsageError(f"seeds = {chosen}: name at least one seed, and each once.")
     about, arrays = opened(source, trust)
-    if seeds is not None and (not seeds or len(set(map(whole, seeds))) != len(seeds)):
-        raise UsageError(f"seeds = {list(seeds)}: name at least one seed, and each once.")
-    rows = exports.chosen(about, seeds)
+    rows = exports.chosen(about, chosen)
     body = about.model_dump(exclude={"tensors", "file"}) | {"seeds": [about.seeds[row] for row in rows]}
     try:
         make_folder(target)

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from .._errors import UsageError
 from .._text import clean_lines
-from ..experiments.spec import seed_list
 from ._arguments import parse, seeds_from
 
 
@@ -16,6 +15,7 @@ def command_export(args: list[str]) -> int:
     """Trained agents in a folder of their own."""
     import tyro
 
+    from ..experiments.spec import seed_list
     from ..trained import export, load
 
     def arg(text: str, metavar: str | None = None) -> Any:

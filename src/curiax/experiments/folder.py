@@ -16,7 +16,7 @@ from filelock import Timeout
 from .._errors import BusyError, CuriaxError, OutputError
 from .._files import MARK, digest, mark, parquet, read_bytes, sync_folder, usable, write_whole
 from .._files import locked as held
-from .manifest import FORMAT, MANIFEST, METRICS, REMEDY, read_manifest, read_metrics, seal
+from .manifest import FORMAT, MANIFEST, METRICS, MOST_TABLE, REMEDY, read_manifest, read_metrics, seal
 from .store import CHECKPOINTS, HOLDER, LOCK, begun, clear, difference, foreign, steps_in
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ UNFINISHED = ".partial-"
 #: The files of a run beside its manifest, whose digests the manifest holds.
 RESULTS = {METRICS, "agents.json", "agents.safetensors"}
 #: All that can be there when a process is killed while it claims a folder: names, and what is in the files.
-JUST_MADE = {LOCK: rb"", HOLDER: rb"process \d+ on .*|", rf"\.{re.escape(MARK)}-\w{{8}}": rb".*\n?"}
+JUST_MADE = {LOCK: rb"", re.escape(HOLDER): rb"(process \d+ on .*)?", rf"\.{re.escape(MARK)}-\w{{8}}": rb".*"}
 
 
 def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -44,12 +44,17 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
         raise OutputError(f"{folder} is a file, not a folder: choose another --out.")
     manifest = read_manifest(folder)
     if manifest is None:
-        if not just_made(folder) and not begun(folder / CHECKPOINTS):
-            strange = sorted(path.name for path in folder.iterdir() if path.name != CHECKPOINTS)
-            strange += [str(path) for path in foreign(folder / CHECKPOINTS)]
-            named = f" ({strange[0]})" if strange else ""
+        checkpoints, others = folder / CHECKPOINTS, sorted(p.name for p in folder.iterdir() if p.name != CHECKPOINTS)
+        if not begun(checkpoints) and (others or not just_made(checkpoints)):
+            strange = [*others, *map(str, foreign(checkpoints)), MARK]
             raise OutputError(
-                f"{folder} holds files that are not a Curiax run{named}: choose an empty or new folder for --out."
+                f"{folder} holds files that are not a Curiax run ({strange[0]}): choose an empty or new folder for "
+                "--out."
+            )
+        for name in sorted({*others} & {*RESULTS, MANIFEST} - half_published(folder)):
+            raise OutputError(
+                f"{folder / name} was not put there by this run, which would replace it: move it away, or choose "
+                "another --out."
             )
         return None
     if manifest.get("identity") != dict(identity):
@@ -61,16 +66,28 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
     return manifest
 
 
-def just_made(folder: Path) -> bool:
-    """Whether nothing is in a run's folder but what a process makes before it marks its folder of checkpoints."""
+def just_made(checkpoints: Path) -> bool:
+    """Whether nothing is in a folder of checkpoints but what a process makes before it marks it; or there is none."""
 
     def ours(path: Path) -> bool:
-        if path.is_symlink() or path.is_dir():
-            return path == folder / CHECKPOINTS and not path.is_symlink()
         forms = [form for name, form in JUST_MADE.items() if re.fullmatch(name, path.name)]
-        return path.parent == folder / CHECKPOINTS and any(re.fullmatch(f, start_of(path), re.DOTALL) for f in forms)
+        regular = path.is_file() and not path.is_symlink()
+        return regular and any(re.fullmatch(form, start_of(path), re.DOTALL) for form in forms)
 
-    return all(map(ours, folder.rglob("*")))
+    if checkpoints.is_symlink() or not checkpoints.is_dir():
+        return not os.path.lexists(checkpoints)
+    return all(map(ours, checkpoints.iterdir()))
+
+
+def half_published(folder: Path) -> set[str]:
+    """The results in a run's folder that a killed process moved there without the manifest, which lists them."""
+    found: set[str] = set()
+    for stage in (folder / CHECKPOINTS).glob(".writing-*"):
+        with contextlib.suppress(OutputError):
+            for name, there in ((read_manifest(stage) or {}).get("files") or {}).items():
+                if name in RESULTS and not (folder / name).is_symlink():
+                    found |= {name} if digest(read_bytes(folder / name, MOST_TABLE, REMEDY)) == there else set()
+    return found
 
 
 def start_of(file: Path) -> bytes:
@@ -94,16 +111,26 @@ def claimed(folder: Path, *, wait: bool = False) -> Iterator[Path]:
         raise OutputError(f"{checkpoints} is a link, which is not followed: remove it, or choose another --out.")
     with contextlib.ExitStack() as stack:
         stack.enter_context(locked(folder, checkpoints, wait))
+        for name in half_published(folder) if not is_finished(folder) else ():
+            (folder / name).unlink()  # before what proves them to be ours is removed
         try:
             yield checkpoints
         finally:
-            # Results without a manifest need them: they say that the folder is a run's.
             left = {path.name for path in folder.iterdir()} - {CHECKPOINTS} if folder.is_dir() else set()
-            if (not steps_in(checkpoints) and not left) or MANIFEST in left:
-                remove(checkpoints, finished=MANIFEST in left)
+            finished = is_finished(folder)
+            if finished or (not steps_in(checkpoints) and not left):
+                remove(checkpoints, finished)
             if made:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a folder holds a run's manifest; a file of that name may be anybody's."""
+    try:
+        return read_manifest(folder) is not None
+    except OutputError:
+        return False
 
 
 def remove(checkpoints: Path, finished: bool) -> None:
@@ -154,7 +181,8 @@ def holder(checkpoints: Path) -> str:
 
 def tidy_up(folder: Path) -> None:
     """Remove the checkpoints of a finished run that a process was killed before it could remove."""
-    if begun(folder / CHECKPOINTS):
+    checkpoints = folder / CHECKPOINTS
+    if begun(checkpoints) or (checkpoints.is_dir() and just_made(checkpoints)):
         with contextlib.suppress(OSError, BusyError, OutputError), claimed(folder):
             pass
 
@@ -184,7 +212,14 @@ def write(stage: Path, manifest: Mapping[str, Any], table: polars.DataFrame) -> 
 def publish(stage: Path, folder: Path) -> None:
     """Move a finished run's files to where they belong; with the manifest, which comes last, the run is finished."""
     with written(folder):
-        for name in sorted(path.name for path in stage.iterdir() if path.name != MANIFEST):
+        names = sorted(path.name for path in stage.iterdir() if path.name != MANIFEST)
+        for name in (*names, MANIFEST):
+            if os.path.lexists(folder / name):
+                raise CuriaxError(
+                    f"{folder / name} was not put there by this run, which would replace it: move it away, then give "
+                    "the same command again."
+                )
+        for name in names:
             os.replace(stage / name, folder / name)
         sync_folder(folder)
         os.replace(stage / MANIFEST, folder / MANIFEST)

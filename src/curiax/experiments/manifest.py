@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 FORMAT, UNSEALED = "curiax-run-2", "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
 REMEDY = "remove the folder to run it again, or choose another --out."
-#: Bytes of a table: far above what the longest runs leave.
-MOST_TABLE = 4 << 30
+#: Bytes of a table's file: far above what the longest runs leave. What it may become in memory, of small files.
+MOST_TABLE, MOST_UNPACKED = 4 << 30, 640 << 20
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Text = Annotated[str, Field(max_length=65_536)]
@@ -228,18 +229,23 @@ def read_metrics(folder: Path, manifest: Mapping[str, Any] | None = None) -> pol
 
 
 def read_table(
-    data: bytes, refuse: Callable[[str], OutputError], *, rows: int | None = None, promised: str = "are expected"
+    data: bytes,
+    refuse: Callable[[str], OutputError],
+    *,
+    rows: int | None = None,
+    promised: str = "are expected",
+    unpacked: int = MOST_UNPACKED,
 ) -> polars.DataFrame:
     """A Parquet table; its headers are read first, and a size that was not promised is refused before the rest."""
     import polars as pl
 
-    most = most_unpacked(len(data))
+    most = most_unpacked(len(data), unpacked)
     try:
         found = bytes_in_memory(data)
     except ValueError as error:
         raise refuse(str(error)) from None
     if found > most:
-        raise refuse(f"its {len(data):,} bytes would become {found:,}")
+        raise refuse(too_much(len(data), found))
     # Polars reports some damage as a panic, which is no `Exception`.
     failures = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, MemoryError)
     try:
@@ -252,7 +258,7 @@ def read_table(
     if rows is not None and height != rows:
         raise refuse(f"it has {height:,} rows where {promised} {rows:,}")
     if row * height > most:
-        raise refuse(f"its {len(data):,} bytes would become {row * height:,}")
+        raise refuse(too_much(len(data), row * height))
     try:
         table = pl.read_parquet(io.BytesIO(data))
     except failures as error:
@@ -262,9 +268,19 @@ def read_table(
     return table
 
 
-def most_unpacked(size: int) -> int:
+def most_unpacked(size: int, most: int = MOST_UNPACKED) -> int:
     """Bytes that a table's file of so many may have in memory: small tables hold long runs of equal numbers."""
-    return max(min((128 << 20) + 64 * size, 512 << 20), 8 * size)
+    own = os.environ.get("CURIAX_TABLE_GIB", "")
+    return max(min((128 << 20) + 64 * size, most), 2 * size, (int(own) << 30) if own.isdecimal() else 0)
+
+
+def too_much(size: int, found: int) -> str:
+    """Why a table is refused that would take too much memory, and what to do where that is as it should be."""
+    wanted = 1 + (found >> 30)
+    return (
+        f"its {size:,} bytes would become {found:,} in memory; if it is your own, long run, "
+        f"CURIAX_TABLE_GIB={wanted} in the environment lets it"
+    )
 
 
 def width(kind: Any) -> int:
@@ -274,10 +290,11 @@ def width(kind: Any) -> int:
     """
     import polars as pl
 
+    small = {pl.Float32: 4, pl.Int32: 4, pl.UInt32: 4}
     inner = kind.inner if isinstance(kind, pl.List | pl.Array) else kind
     if not (inner.is_integer() or inner.is_float() or kind in (pl.Boolean, pl.String, pl.Null)):
         raise ValueError(f"a column is {kind}")
-    return 8 * kind.size if isinstance(kind, pl.Array) else 0
+    return kind.size * small.get(inner.base_type(), 8) if isinstance(kind, pl.Array) else 0
 
 
 def first_line(error: BaseException) -> str:

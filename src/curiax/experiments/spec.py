@@ -237,6 +237,8 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     check_sizes(ppo, learner, loop)
     no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1
     agent: AbstractAgent = Uniform() if no_choice or method_entry.cls.agent == "uniform" else PPO(ppo)
+    if isinstance(agent, PPO):
+        check_heads(ppo, loop)
     parts = {"ppo": asdict(ppo), "learner": asdict(learner), "loop": asdict(loop), "remote": asdict(remote)}
     parts |= {"method": method_settings, "task": {**defaults(task_entry.cls), **task_settings}}
     flat = {
@@ -349,6 +351,10 @@ def check_sizes(ppo: PPOSettings, learner: LearnerSettings, loop: LoopSettings) 
         raise UsageError(
             "loop.extrinsic_weight and loop.intrinsic_weight are both 0: there is no reward to learn from."
         )
+
+
+def check_heads(ppo: PPOSettings, loop: LoopSettings) -> None:
+    """Refuse a value head for a reward that does not count."""
     for name, weight in (("extrinsic", loop.extrinsic_weight), ("intrinsic", loop.intrinsic_weight)):
         if ppo.value_heads == "two" and weight == 0:
             raise UsageError(

@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from .._errors import CheckpointError, OutputError
-from .._files import digest, digest_of_json, marked, pack, read_bytes, read_json, sync_folder, unpack, write_whole
+from .._files import MARK, digest, digest_of_json, marked, pack, read_bytes, read_json, sync_folder, unpack, write_whole
 from .manifest import Digest, Name, Notes, Said, Seconds, checked
 from .options import OnNonfinite
 
@@ -51,7 +51,7 @@ FOLDERS = re.compile(
 FILES = re.compile(
     r"lock|holder\.txt|made-by-curiax\.txt|\.made-by-curiax\.txt-\w{8}"
     r"|metrics(-copy)?/(\d{9,}-\d{9,}\.safetensors|\.\d{9,}-\d{9,}\.safetensors-\w{8})"
-    r"|(damaged-|\.)?(step|writing|old)-[\w-]+/"
+    r"|((damaged-|\.)?(step|writing|old)-[\w-]+|\.finished)/"
     r"((state|agents)\.safetensors|(step|manifest|agents)\.json|metrics\.parquet"
     r"|\.(state\.safetensors|agents\.safetensors|(step|manifest|agents)\.json|metrics\.parquet)-\w{8})"
 )
@@ -181,9 +181,9 @@ class Checkpoints:
             sync_folder(self.folder)
             os.replace(stage, target)
             sync_folder(self.folder)
-        for old in steps_in(self.folder)[: -self.keep]:
-            if not foreign(self.folder, old):
-                discard(old)
+        ours = [step for step in steps_in(self.folder) if step <= target and not foreign(self.folder, step)]
+        for old in ours[: -self.keep]:
+            discard(old)
 
     def _add_metrics(self, last: int, parts: Sequence[HostMetrics]) -> None:
         if last == self.done:
@@ -319,7 +319,7 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
         raise CheckpointError(f"{STEP} belongs to step-{body['iteration']:09d}")
     about = body["state"]
     try:
-        data = read_bytes(step / STATE, about["bytes"], "")
+        data = read_bytes(step / STATE, about["bytes"], "", holes=True)
     except OutputError as error:
         raise CheckpointError(f"{STATE} cannot be read ({reason(error)})") from None
     if digest(data) != about["digest"]:
@@ -444,8 +444,13 @@ def begun(folder: Path) -> bool:
 
     if folder.is_symlink() or not folder.is_dir():
         return False
-    left = (name for name, _, _ in contents(folder, folder) if ORBAX.fullmatch(name))
-    return marked(folder) or any(map(ours, steps_in(folder))) or any(left)
+    if marked(folder) or any(map(ours, steps_in(folder))):
+        return True
+    try:
+        held = re.fullmatch(rb"process \d+ on .*", read_bytes(folder / HOLDER, 4096, "")) is not None
+    except OutputError:
+        held = False
+    return held or any(ORBAX.fullmatch(name) for name, _, _ in contents(folder, folder))
 
 
 def contents(folder: Path, start: Path) -> Iterator[tuple[str, Path, bool]]:
@@ -465,8 +470,11 @@ def foreign(folder: Path, start: Path | None = None) -> list[Path]:
 
 
 def clear(folder: Path, needed: Callable[[str], bool]) -> None:
-    """Remove what Curiax has put into a folder of checkpoints and is not needed; what others put there stays."""
-    for name, path, ours in contents(folder, folder):
+    """Remove what Curiax has put into a folder of checkpoints and is not needed; what others put there stays.
+
+    The marks go last: a process may be killed meanwhile.
+    """
+    for name, path, ours in sorted(contents(folder, folder), key=lambda one: one[0] in (HOLDER, MARK)):
         if ours and not needed(name):
             with contextlib.suppress(OSError):  # a folder that others have put something into stays
                 path.rmdir() if path.is_dir() else path.unlink()

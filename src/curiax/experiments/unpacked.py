@@ -134,11 +134,11 @@ def chunk_in_memory(view: memoryview, column: Fields, rows: int) -> int:
     stop = start + whole(column[7])
     if stop > len(view):
         raise ValueError("a column ends behind its file")
-    values = size = 0
+    values = size = largest = 0
     while start < stop:
         reader = Reader(view[start : min(stop, start + MOST_HEADER)])
         page = reader.struct()
-        size += whole(page[2])
+        size, largest = size + whole(page[2]), max(largest, whole(page[2]))
         for number, encoding in ((5, 2), (8, 4)):
             if number in page:
                 values += whole(page[number][1])
@@ -146,7 +146,10 @@ def chunk_in_memory(view: memoryview, column: Fields, rows: int) -> int:
                     raise ValueError("its texts share their beginnings, as nobody writes them here")
         values += whole(page[7][1]) if 7 in page else 0
         start += reader.at + whole(page[3])
-    return VALUE.get(column[1], 16) * max(values, whole(column[5]), rows) + OFFSET * rows + size
+    # Texts stay as they lie in the pages; of numbers one page at a time is there twice while it is read.
+    pages = size if column[1] not in VALUE or column[1] == TEXT else 2 * largest
+    offsets = OFFSET * rows if len(column[3]) > 1 else 0
+    return VALUE.get(column[1], 16) * max(values, whole(column[5]), rows) + offsets + pages
 
 
 def whole(number: Any) -> int:

@@ -46,18 +46,16 @@ def warnings(records: Sequence[Record]) -> list[str]:
         found.append(f"{unknown} of {len(records)} runs do not tell which code they were trained with.")
     lines: dict[str, list[str]] = defaultdict(list)
     for record in records:
-        for setting in other_settings(record):
-            lines[setting].append(f"{record.label} on {record.task}")
-    for setting, runs in sorted(lines.items()):
-        found.append(
-            f"the same command trains with {setting} now: {', '.join(runs[:3])}"
-            + (f" and {len(runs) - 3} more." if len(runs) > 3 else ".")
-        )
+        for difference in now_differs(record):
+            lines[difference].append(f"{record.label} on {record.task}")
+    for difference, runs in sorted(lines.items()):
+        more = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
+        found.append(f"the same command {difference}: {', '.join(runs[:3])}{more}.")
     return found
 
 
-def other_settings(record: Record) -> list[str]:
-    """The settings that the experiment would have if it were run again, where they are not those that it had.
+def now_differs(record: Record) -> list[str]:
+    """What the command of a run would do now that it did not: other settings, or nothing, for an error.
 
     Of Curiax's own tasks and methods only, and where no setting of the task was given: nothing is made of a size that
     a file names.
@@ -77,8 +75,9 @@ def other_settings(record: Record) -> list[str]:
         )
         now = resolve(experiment, trust=False)
     except CuriaxError as error:
-        return [f"an error ({error})"]
+        return [f"is refused now ({error})"]
     then = {"steps": had.get("steps"), **had["settings"]}
     # A setting that an older version had not, or that is left to the task now, says nothing.
     values = {name: value for name, value in {"steps": now.steps, **now.settings}.items() if value is not None}
-    return [f"{k} = {value} ({then[k]} then)" for k, value in values.items() if k in then and then[k] != value]
+    other = {name: value for name, value in values.items() if name in then and then[name] != value}
+    return [f"trains with {name} = {value} now ({then[name]} then)" for name, value in other.items()]

@@ -48,6 +48,8 @@ KINDS = ("ratio/first", "ratio/second")
 MAPPED = ("probe", "samples", "occupancy", "paid")
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
 MORE_FACTS = ("versions", "platform", "devices", "started")
+#: Bytes that a record's tables may have in memory: a hundred points and a dozen maps of each run take few.
+MOST_UNPACKED = 192 << 20
 #: What every game's run has.
 GAME = {SCORE, "game/length", "game/best", "game/episodes"}
 #: Settings that only say where a file lies; which version of a game is in it, a run's notes tell.
@@ -448,9 +450,10 @@ def read_parquet(file: Path, schema: Mapping[str, Any]) -> polars.DataFrame:
         return OutputError(f"{file.parent} is not a complete record ({file.name}: {why}): {REMEDY}")
 
     try:
-        table = read_table(read_bytes(file, MOST_TABLE, REMEDY), refuse)
+        data = read_bytes(file, MOST_TABLE, REMEDY)
     except OutputError as error:
         raise refuse(str(error)) from None
+    table = read_table(data, refuse, unpacked=MOST_UNPACKED)
     if table.height and {name: table.schema.get(name) for name in schema} != dict(schema):
         raise refuse("its columns are not those of a record")
     if any(table[name].null_count() for name in schema if name in table.columns):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import mmap
 import os
 import re
-import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,18 +16,17 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 from .._errors import CuriaxError, OutputError, UsageError
-from .._files import sync_folder
+from .._files import digest, read_bytes, sync_folder
 from .._types import Grid
 
 Picture = UInt8[np.ndarray, "height width 3"]
 GROUND, SUNKEN, TEXT, MUTED, BORDER = "#ffffff", "#f1f2ef", "#1c2127", "#59616c", "#dcdfe3"
 #: What the comment in a film says.
-SIGN = "made by curiax watch"
-#: The comment of a film, as its format has it.
-COMMENTS = {
-    b"GIF8": re.compile(rb"\x21\xfe" + bytes([len(SIGN)]) + SIGN.encode() + rb"\x00"),
-    b"ftyp": re.compile(rb"\xa9cmt.{4}data.{8}" + SIGN.encode(), re.DOTALL),
-}
+#: The comment of a film: who made it, and the digest of the file, counted with zeros in its place.
+SIGN, DIGITS = "made by curiax watch, ", 32
+#: Bytes of a film, far above what one has.
+MOST_FILM = 2 << 30
+COMMENT = re.compile(SIGN.encode() + b"([0-9a-f]{%d})" % DIGITS)
 #: Things are drawn so many times larger and shrunk, for smooth edges.
 FINE = 3
 
@@ -246,6 +243,7 @@ def encode(frames: Sequence[Picture] | Any, out: Path, fps: int, tell: Callable[
     part = Path(name)
     try:
         (encode_mp4 if out.suffix.lower() == ".mp4" else encode_gif)(frames, part, fps, tell)
+        seal(part)
         part.chmod(0o644)
         sync_folder(part)
         refuse_to_replace(out)  # encoding takes its time
@@ -256,22 +254,31 @@ def encode(frames: Sequence[Picture] | Any, out: Path, fps: int, tell: Callable[
         part.unlink(missing_ok=True)
 
 
+def seal(film: Path) -> None:
+    """Put the digest of a film into its comment."""
+    data = film.read_bytes()
+    if (comment := COMMENT.search(data)) is not None:
+        film.write_bytes(data[: comment.start(1)] + digest(data).encode() + data[comment.end(1) :])
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether a film is as it was made, to the byte."""
+    if (comment := COMMENT.search(data)) is None:
+        return False
+    blank = data[: comment.start(1)] + b"0" * DIGITS + data[comment.end(1) :]
+    return digest(blank).encode() == comment[1]
+
+
 def refuse_to_replace(out: Path) -> None:
-    """Refuse a place where anything lies but a film that Curiax made; a link is somebody's too."""
+    """Refuse a place where anything lies but a film as Curiax made it; a link is somebody's too."""
     if not os.path.lexists(out):
         return
-    try:
-        if stat.S_ISREG(out.lstat().st_mode) and out.stat().st_size:
-            with (
-                open(out, "rb") as stream,
-                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
-            ):
-                kind = data[:4] if data[:4] in COMMENTS else data[4:8]
-                if kind in COMMENTS and COMMENTS[kind].search(data):
-                    return
-    except OSError as error:
-        raise OutputError(f"cannot write to {out}: {error.strerror or error}. Choose another --out.") from None
-    raise OutputError(f"{out} is there already and is no film of `curiax watch`: choose another --out, or remove it.")
+    with contextlib.suppress(OutputError):
+        if not out.is_symlink() and is_sealed(read_bytes(out, MOST_FILM, "")):
+            return
+    raise OutputError(
+        f"{out} is there already and is not as `curiax watch` makes films: choose another --out, or remove it."
+    )
 
 
 def encode_mp4(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) -> None:
@@ -283,7 +290,7 @@ def encode_mp4(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) ->
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
     codec = [
         "-metadata",
-        f"comment={SIGN}",
+        f"comment={SIGN}{'0' * DIGITS}",
         "-an",
         "-c:v",
         "libx264",
@@ -332,5 +339,12 @@ def encode_gif(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) ->
     # The format counts hundredths of a second, and browsers slow down below two of them.
     pause = max(20, 10 * round(100 / fps))
     next(every).save(
-        out, format="GIF", save_all=True, append_images=every, duration=pause, loop=0, optimize=False, comment=SIGN
+        out,
+        format="GIF",
+        save_all=True,
+        append_images=every,
+        duration=pause,
+        loop=0,
+        optimize=False,
+        comment=SIGN + "0" * DIGITS,
     )
