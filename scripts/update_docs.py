@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from curiax import cli
+from curiax import __version__, cli
 from curiax._settings import descriptions, signature
 from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS, Conflict
 from curiax.experiments.options import RunOptions
@@ -32,6 +32,7 @@ from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SIX, SUITES
 from curiax.report import claims, statistics
 from curiax.report.assemble import begun, distinct, headline, paper_claims, sign
+from curiax.report.origin import trained_by, version
 from curiax.report.ratio import NEAR
 from curiax.report.record import Record, load, read_heading
 from curiax.report.samples import brief
@@ -227,7 +228,8 @@ def main_table(_: str, __: str) -> str:
     note = (
         f"Coverage in the paper's cells (%): mean [95 % interval] of {seeds_of(MAIN)}, preset `paper-code`; "
         "the paper's mean, and whether ours agrees with it (t test, 5 % level); final coverage of each run of the "
-        f"authors' released code, where we ran it. Made by `{kept(MAIN)['command']}`."
+        f"authors' released code, where we ran it. Made by `{kept(MAIN)['command']}`; trained by "
+        f"{', '.join(trained_by(records(MAIN)))}."
     )
     return f"{grid(['', *titled(THREE)], lines)}\n\n{note}"
 
@@ -432,7 +434,9 @@ def figure(what: str, up: str) -> str:
         "ratio-final": "How much more the unpredictable transition is paid in the end, by every line",
         "samples": "What single transitions are paid at the start and in the end",
     }
-    return f"![{titles[found.split('/')[-1]]}, {folder}]({up}results/{folder}/{found}.png)"
+    picture = f"![{titles[found.split('/')[-1]]}, {folder}]({up}results/{folder}/{found}.png)"
+    older = sorted({version(record) for record in records(folder)} - {__version__})
+    return f"{picture}\n\nTrained by Curiax {' and '.join(older)}, not by this version." if older else picture
 
 
 def table(folder: str, _: str) -> str:
@@ -492,7 +496,7 @@ def made(folder: str, _: str) -> str:
     sizes = by_task(folder, (), lambda record: f"{seed_count(record)}, of {record.budget:,} steps")
     return (
         f"{sizes}{';' if ';' in sizes else ','} preset{'s' if len(presets) > 1 else ''} {names}. "
-        f"Made by `{command}`.\n"
+        f"Made by `{command}`; trained by {', '.join(trained_by(records(folder)))}.\n"
         f'<a href="reports/{folder}.html">Open the interactive report</a>; the numbers behind it are in '
         f"`results/{folder}/`."
     )
