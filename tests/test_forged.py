@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent.parent
 #: What of the soak's forgeries is read here: some names in every place that has one, and a little of all else.
 SOME = (
     *("'evil:Mine'", "task 'gymnasium:evil:Thing-v0'", "method 'curiax.curiosity.lbs:LBS'"),
-    *("nested and closed", "40,000,000 zeros", "many lists", "manifest.json is a link to {pipe}", "tensor of holes"),
+    *("nested and closed", "manifest.json is a link to {pipe}", "tensor of holes"),
     *("runs.json is a link to {itself}", "agents.safetensors of 64 GB", "listed place '../../outside.json'"),
     *("task.id ['evil:Mine']", "grids None", "iterations None", "no runs", "a curve game/score", "title '![x][a]"),
-    *("maps with missing arrays", "maps with a hole", "agents.safetensors, very many empty tensors"),
+    *("maps with missing arrays", "agents.safetensors, very many empty tensors"),
 )
 
 

@@ -203,6 +203,17 @@ def test_states_are_exact_where_the_game_changes_most() -> None:
 
 
 @needs_the_game
+def test_a_machine_is_found_in_memory_that_holds_what_lay_there_before() -> None:
+    """Its registers have no value at first; here each of them could be the address of a vector of sprites."""
+    for size in range(246_000, 300_000, 2_048):
+        before = np.arange(size // 8, dtype=np.uint64) * 256 + (1 << 40)
+        del before
+        played = Played()
+        assert played.step(RIGHT) == (0.0, False)
+        assert len(played.machine.save()) > played.machine._nes.MAIN
+
+
+@needs_the_game
 def test_states_hold_sprites_of_a_line_and_buttons_half_read() -> None:
     """Frames of a long game end in the middle of a picture, on a line with sprites; here they are put there."""
     played, twin = Played(), Played()

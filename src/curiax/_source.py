@@ -18,6 +18,12 @@ DECISIVE = ("_film.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "dist
 DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 #: What lies there and only draws for people.
 DRAWING = "_picture.py"
+#: Digests of earlier code, each beside that of later code which gives the numbers that are kept of it: what was changed
+#: between them decides none of these.
+ALIKE = {
+    # How nes-py's machine is found in memory, which games of Super Mario Bros. are played on.
+    "2cf068e11c5598591e0c602c77b53fa9": "7b3b3a987da57c1b39073091c72811b3",
+}
 #: Text in triple quotes that fills its lines.
 DOCSTRING = re.compile(r'^[ \t]*r?"""(?:[^"]|"(?!""))*"""[ \t]*$', re.MULTILINE)
 
@@ -55,6 +61,11 @@ def code() -> Code:
         return Code(_installed_from(), False, _digest())
     status = _git("status", "--porcelain", "--", ".")
     return Code(commit, None if status is None else status != "", _digest())
+
+
+def gives_the_same(digest: str) -> bool:
+    """Whether the present code gives the numbers of the code with this digest."""
+    return code().digest in (digest, ALIKE.get(digest))
 
 
 def _digest() -> str:

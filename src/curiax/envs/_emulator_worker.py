@@ -338,13 +338,18 @@ class Nes:
         self._parts += [self.memory, self.screen.reshape(-1).view(np.uint8)]
 
     def _find(self, screen: int) -> tuple[int, int]:
-        """Where the objects with the sprites and with the picture memory are: told by the lengths of their vectors."""
+        """Where the objects with the sprites and with the picture memory are: told by the lengths of their vectors.
+
+        A full vector ends where its memory ends. What has no value yet, registers say, may hold anything that lay there
+        before, two addresses of some other vector too; that lies behind what is looked for.
+        """
         start = screen - screen % 8 - self.BEFORE
         words = memory_at(start, np.uint64, self.BEFORE // 8)
-        long = {k: int(words[k + 1]) - int(words[k]) for k in range(len(words) - 2) if words[k] and words[k + 2]}
+        full = [k for k in range(len(words) - 2) if words[k] and words[k + 1] == words[k + 2]]
+        long = {k: int(words[k + 1]) - int(words[k]) for k in full}
         sprites = [k for k, size in long.items() if size == self.SPRITES]
         pictures = [k for k, size in long.items() if size == self.PICTURE and long.get(k + 7) == self.PALETTE]
-        if len(sprites) != 1 or len(pictures) != 1:
+        if not sprites or not pictures:
             raise RuntimeError("nes-py's library is not the one of version 8.2: its state cannot be found in memory")
         return start + 8 * sprites[0], start + 8 * pictures[0]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._errors import CuriaxError
-from .._source import Code, code
+from .._source import Code, code, gives_the_same
 from .._version import __version__
 from .record import Record
 
@@ -37,7 +37,7 @@ def warnings(records: Sequence[Record]) -> list[str]:
         found.append(f"{count} of {len(records)} runs were trained by Curiax {other}; this is {__version__}.")
     same = [record for record in records if version(record) == __version__]
     digests = [told.digest if (told := source(record)) else None for record in same]
-    if changed := sum(digest is not None and digest != code().digest for digest in digests):
+    if changed := sum(digest is not None and not gives_the_same(digest) for digest in digests):
         found.append(
             f"{changed} of {len(records)} runs were trained with other code than the present, which may give other "
             f"numbers (this is {code()})."
