@@ -1,4 +1,4 @@
-"""`kill -9` at random moments, half of them aimed at saves: what is left must be what an undisturbed run leaves.
+"""`kill -9` at random moments, most of them aimed at saves: what is left must be what an undisturbed run leaves.
 
 Every method on both families of tasks. Each run is killed and called again until it has had its share, the last time
 while it puts its results together, then left to finish, and compared to the bit with a run that nobody disturbed. No
@@ -75,11 +75,17 @@ def steps_on_disk(checkpoints: Path) -> list[int]:
 def disturb(victim: Victim, aim: Aim, deadline: float) -> dict[str, Any] | None:
     """One call, killed at a random moment, in the middle of a save or of its end; None if it finished before."""
     checkpoints = victim.folder / "killed" / "checkpoints"
-    held, left = steps_on_disk(checkpoints), set(checkpoints.glob(".writing-*"))
+    held, left = steps_on_disk(checkpoints), {*checkpoints.glob(".writing-*"), *checkpoints.glob("metrics*/*")}
 
     def saving() -> bool:
-        """Whether a checkpoint is being written, other than one that the call before was killed at."""
-        return any(path not in left for path in checkpoints.glob(".writing-*"))
+        """Whether a checkpoint is being written, other than one that the call before was killed at.
+
+        First its metrics are, a copy after the other, then its step, in a hidden folder.
+        """
+        newest = max(steps_on_disk(checkpoints), default=0)
+        metrics = (path for path in checkpoints.glob("metrics*/*") if path not in left)
+        begun = any(path.name.startswith(".") or int(path.stem.partition("-")[2]) > newest for path in metrics)
+        return begun or any(path not in left for path in checkpoints.glob(".writing-*"))
 
     process = victim.call("killed")
     begun = time.monotonic()
@@ -102,7 +108,7 @@ def disturb(victim: Victim, aim: Aim, deadline: float) -> dict[str, Any] | None:
     if aim == "save":
         while process.poll() is None and not saving():
             time.sleep(0.0005)
-        time.sleep(victim.rng.uniform(0.0, 0.05))
+        time.sleep(victim.rng.uniform(0.0, 0.01))  # about as long as a save takes
     if process.poll() is not None:
         if process.returncode != 0:
             raise RuntimeError(f"{victim.name} failed: {(victim.folder / 'killed.log').read_text()[-2000:]}")
@@ -135,8 +141,8 @@ def last_border(victim: Victim) -> int:
 
 
 def aims(kills: int) -> list[Aim]:
-    """Where a run's kills are aimed: every other at a save, the last at the end."""
-    return [*(("save", "any")[k % 2] for k in range(kills - 1)), "end"]
+    """Where a run's kills are aimed: two of three at a save, the last at the end."""
+    return [*(("save", "save", "any")[k % 3] for k in range(kills - 1)), "end"]
 
 
 def torment(victim: Victim, kills: int) -> dict[str, Any]:
