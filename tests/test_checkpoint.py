@@ -976,13 +976,36 @@ def test_a_run_that_was_killed_while_it_was_published_ends_as_it_would_have(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", killed)
-        patch.setattr(storing.shutil, "rmtree", lambda *_, **__: None)  # a killed process removes nothing
+        # A killed process removes nothing.
+        patch.setattr(storing.shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
             curiax.run(what, out, options=EVERY_BORDER)
     assert {"agents.json", "agents.safetensors"} <= {path.name for path in out.iterdir()}
     again = curiax.run(what, out)
     assert again.manifest["digest"] == curiax.run(what).manifest["digest"]
     assert {path.name for path in out.iterdir()} == {"manifest.json", *folder.RESULTS}
+
+
+@pytest.mark.parametrize("last", ["agents.safetensors", "metrics.parquet", "manifest.json"])
+@pytest.mark.parametrize("error", [OSError(errno.EROFS, "Read-only file system"), KeyboardInterrupt()])
+def test_an_error_while_a_run_is_published_leaves_no_results(
+    last: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be in the way of the same command, which could not know them for its own."""
+    out, what, replace = tmp_path / "run", experiment(method="random", iterations=3), os.replace
+
+    def failing(old: Any, new: Any) -> None:
+        if Path(new) == out / last:
+            raise error
+        replace(old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", failing)
+        with pytest.raises((curiax.CuriaxError, KeyboardInterrupt)):
+            curiax.run(what, out, options=EVERY_BORDER)
+    assert [path.name for path in out.iterdir()] == ["checkpoints"]
+    assert curiax.run(what, out).manifest["continued"]
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -83,10 +83,13 @@ def half_published(folder: Path) -> set[str]:
     """The results in a run's folder that a killed process moved there without the manifest, which lists them."""
     found: set[str] = set()
     for stage in (folder / CHECKPOINTS).glob(".writing-*"):
+        listed: Mapping[str, str] = {}
         with contextlib.suppress(OutputError):
-            for name, there in ((read_manifest(stage) or {}).get("files") or {}).items():
-                if name in RESULTS and not (folder / name).is_symlink():
-                    found |= {name} if digest(read_bytes(folder / name, MOST_TABLE, REMEDY)) == there else set()
+            listed = (read_manifest(stage) or {}).get("files") or {}
+        for name in (name for name in RESULTS if name in listed and not (folder / name).is_symlink()):
+            with contextlib.suppress(OutputError):  # not moved yet
+                if digest(read_bytes(folder / name, MOST_TABLE, REMEDY)) == listed[name]:
+                    found.add(name)
     return found
 
 
@@ -219,8 +222,15 @@ def publish(stage: Path, folder: Path) -> None:
                     f"{folder / name} was not put there by this run, which would replace it: move it away, then give "
                     "the same command again."
                 )
-        for name in names:
-            os.replace(stage / name, folder / name)
-        sync_folder(folder)
-        os.replace(stage / MANIFEST, folder / MANIFEST)
+        try:
+            for name in names:
+                os.replace(stage / name, folder / name)
+            sync_folder(folder)
+            os.replace(stage / MANIFEST, folder / MANIFEST)
+        except BaseException:
+            # The stage goes, and with it what proves these files to be ours: the next try could not replace them.
+            for name in () if (folder / MANIFEST).exists() else names:
+                if not (stage / name).exists():
+                    (folder / name).unlink(missing_ok=True)
+            raise
         sync_folder(folder)

@@ -55,10 +55,10 @@ def warnings(records: Sequence[Record]) -> list[str]:
 
 
 def now_differs(record: Record) -> list[str]:
-    """What the command of a run would do now that it did not: other settings, or nothing, for an error.
+    """How the same experiment would be set up otherwise now: a setting has another value, or it is refused.
 
-    Of Curiax's own tasks and methods only, and where no setting of the task was given: nothing is made of a size that
-    a file names.
+    Says nothing of users' own tasks and methods, which would be imported, nor where settings of the task or the remote
+    were given: the task is constructed here, and a file could name any size.
     """
     from ..experiments.registry import METHODS, TASKS
     from ..experiments.spec import Experiment, resolve

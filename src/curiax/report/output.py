@@ -239,7 +239,7 @@ def tidy_up(out: Path, work: Path, made: bool) -> None:
     with contextlib.suppress(OSError):
         left = sorted(path.name for path in work.iterdir())
         if all(name in (LOCK, MARK) or name.startswith(f".{MARK}-") for name in left):
-            for name in sorted(left, key=LOCK.__eq__):  # the lock last
+            for name in sorted(left, key=lambda name: name == LOCK):  # the lock last
                 (work / name).unlink()
             work.rmdir()
         if made:

@@ -21,11 +21,10 @@ from .._types import Grid
 
 Picture = UInt8[np.ndarray, "height width 3"]
 GROUND, SUNKEN, TEXT, MUTED, BORDER = "#ffffff", "#f1f2ef", "#1c2127", "#59616c", "#dcdfe3"
-#: What the comment in a film says.
-#: The comment of a film: who made it, and the digest of the file, counted with zeros in its place.
-SIGN, DIGITS = "made by curiax watch, ", 32
 #: Bytes of a film, far above what one has.
 MOST_FILM = 2 << 30
+#: The comment of a film: who made it, and the digest of the file, counted with zeros in its place.
+SIGN, DIGITS = "made by curiax watch, ", 32
 COMMENT = re.compile(SIGN.encode() + b"([0-9a-f]{%d})" % DIGITS)
 #: Things are drawn so many times larger and shrunk, for smooth edges.
 FINE = 3
