@@ -925,13 +925,18 @@ def corruption_told(found: dict[str, Any]) -> Told:
     )
 
 
-def kept_told(found: dict[str, Any]) -> Told:
-    """Bits of kept reports."""
+def flips_told(found: dict[str, Any]) -> Told:
+    """Single bits."""
+    words = ", ".join(
+        f"{outcomes.get('found', 0)} of {sum(outcomes.values())} ({kind}s)"
+        for kind, outcomes in found["outcomes"].items()
+    )
     return (
-        f"{found['flips']} single bits flipped in the {found['files']} files of {found['folders']} kept reports, "
-        "records included",
-        f"{found['found']} of {found['flips']} found by `curiax verify`",
-        "all",
+        f"{found['flips']} single bits flipped in kept reports ({found['folders_of_reports']} folders, records "
+        "included), finished runs, exports and the newest checkpoint",
+        f"found: {words}; the others change nothing of what is read, as in the white space of JSON; "
+        f"{len(found['misses'])} missed",
+        "all found or without consequence",
     )
 
 
@@ -1037,7 +1042,7 @@ def sweep_told(found: dict[str, Any]) -> Told:
 SOAKS: dict[str, tuple[str, Callable[[dict[str, Any]], Told]]] = {
     "kill": ("killed runs", kill_told),
     "corruption": ("damaged checkpoints", corruption_told),
-    "kept_results": ("damaged reports", kept_told),
+    "flips": ("flipped bits", flips_told),
     "nonfinite": ("NaN, infinity and 1e30", nonfinite_told),
     "fuzz": ("hostile files", fuzz_told),
     "forged": ("forged folders", forged_told),

@@ -31,6 +31,8 @@ from curiax.experiments.store import Checkpoints, Snapshot, state_digest
 #: After each iteration: time for a checkpoint at every border.
 PAUSE = 0.2
 Damage = Callable[[Path, Path, random.Random], None]
+#: What may become of a damaged folder. In all but the last the damage was found, and named.
+SOUND = ("mended", "fell back", "refused", "harmless")
 
 
 def flip(path: Path, other: Path, rng: random.Random) -> None:
@@ -124,7 +126,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def examine(checkpoints: Path, true: Mapping[int, tuple[str, str]], who: Mapping[str, Any]) -> str:
-    """What becomes of a damaged folder: `harmless`, `fell back`, `refused`, or what is wrong."""
+    """What becomes of a damaged folder: `mended`, `fell back`, `refused`, `harmless`, or what is wrong."""
     before, told = contents(checkpoints), []
     store = Checkpoints(checkpoints, who, 3)
     try:
@@ -141,7 +143,7 @@ def examine(checkpoints: Path, true: Mapping[int, tuple[str, str]], who: Mapping
     if seen(store, snapshot) != true[snapshot.iteration]:
         return "a wrong state was read"
     if snapshot.iteration == max(true):
-        return "harmless"
+        return "mended" if any("written again" in text for text in told) else "harmless"
     return "fell back" if told and "is damaged" in told[0] else "fell back in silence"
 
 
@@ -194,7 +196,7 @@ def soak(
                         shutil.rmtree(folder / "again")
                     outcome = examine(copy, true, who)
                     counts[kind][outcome] += 1
-                    if outcome not in ("harmless", "fell back", "refused"):
+                    if outcome not in SOUND:
                         misses.append(f"{method} on {task}, {name}, {kind}: {outcome}")
                     shutil.rmtree(copy)
             say(f"{method} on {task}: {files} files so far, {len(misses)} misses")

@@ -21,9 +21,9 @@ from typing import Any
 import bits
 import corruption
 import cost
+import flips
 import forged
 import fuzz
-import kept_results
 import kill
 import memory
 import nonfinite
@@ -38,7 +38,7 @@ CHECKS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[], dict[str, Any
     "corruption": (corruption.soak, lambda: corruption.soak(methods=("lbs",))),
     "nonfinite": (lambda: nonfinite.soak(200, 0), lambda: nonfinite.soak(10, 0)),
     "fuzz": (lambda: fuzz.soak(10_000, 0), lambda: fuzz.soak(200, 0)),
-    "kept_results": (lambda: kept_results.soak(500, 0), lambda: kept_results.soak(20, 0)),
+    "flips": (lambda: flips.soak(500, 0), lambda: flips.soak(20, 0)),
     "forged": (forged.soak, lambda: forged.soak(range(0, len(forged.every_case()), 20))),
     "kill": (kill.soak, lambda: kill.soak(8)),
     "sweep": (sweep.soak, lambda: sweep.soak(3)),

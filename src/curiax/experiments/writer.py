@@ -15,6 +15,8 @@ from .store import Checkpoints, HostMetrics, Snapshot, kinds, reason, steps_in
 
 #: What the first checkpoint of a process is taken to need, in seconds.
 FIRST = 1.0
+#: The least that a checkpoint is taken to need, as a share of `seconds`: most take milliseconds, but disks hesitate.
+MARGIN = 0.1
 
 
 class CheckpointWriter:
@@ -24,8 +26,8 @@ class CheckpointWriter:
 
     No more than `seconds` of work shall be lost to a kill. What is lost is what came after the newest checkpoint that
     is on the disk, so the next one must be there, not begun, when they are over: it is due earlier by the time that
-    it will need, which is taken to be twice what the last one needed, and at most half of `seconds`. A state can be had
-    at the next border at the earliest, so it is asked for when the one after that would be too late.
+    it will need, which is taken to be twice what the last one needed, at least a tenth of `seconds` and at most half. A
+    state can be had at the next border at the earliest, so it is asked for when the one after that would be too late.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class CheckpointWriter:
             ) from error
         self.saved = snapshot.iteration
         needed = time.monotonic() - begun
-        self._needs = min(max(2.0 * needed, self._needs / 2.0), self._seconds / 2.0)
+        likely = max(2.0 * needed, self._needs / 2.0, MARGIN * self._seconds)
+        self._needs = min(likely, self._seconds / 2.0)
 
     def wait(self) -> None:
         """Until the last checkpoint is written; raises what went wrong with it."""
