@@ -97,7 +97,7 @@ def killing_one(store: Path) -> Iterator[list[Standing]]:
 
 
 def test_a_job_survives_the_journey(tmp_path: Path) -> None:
-    options = RunOptions(checkpoint_seconds=float("inf"), keep=2, on_nonfinite="mask", wait=True)
+    options = RunOptions(checkpoint_seconds=float("inf"), keep=2, on_nonfinite="drop", wait=True)
     sent = job(tmp_path, options=options, path=("a", "b"), command=("curiax", "reproduce"))
     text = sent.to_text()
     assert "\n" not in text

@@ -135,9 +135,9 @@ def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> 
     given: list[Any] = []
 
     class Spy(type(plan.setup.agent)):  # pyright: ignore
-        def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any, mask: bool = False) -> Any:
+        def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any) -> Any:
             given.append(rewards.total)
-            return super().learn(spec, state, rollout, rewards, key=key, mask=mask)
+            return super().learn(spec, state, rollout, rewards, key=key)
 
     setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
     arrays, static = eqx.partition(state, eqx.is_array)

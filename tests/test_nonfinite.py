@@ -22,7 +22,6 @@ import curiax
 from curiax._sound import HUGE, LIMIT, all_within, first, spot, unsound
 from curiax._stats import Moments
 from curiax._tree import adam, descend
-from curiax.curiosity import score
 from curiax.experiments import run as running
 from curiax.experiments.options import RunOptions
 from curiax.experiments.progress import Silent
@@ -30,7 +29,7 @@ from curiax.experiments.soundness import FIELDS, find_faults
 from curiax.experiments.spec import resolve
 from curiax.experiments.writer import CheckpointWriter
 from curiax.testing.faults import Injection, inject
-from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, metrics_unsound, possible_fields
+from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, possible_fields
 from curiax.train.batch import first_states
 from curiax.train.hosted import Lane
 from curiax.train.loop import iterate
@@ -161,101 +160,21 @@ class Wild(curiax.AbstractTask):
         return jnp.zeros(0)
 
 
-# --- masked -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("task", "method"), [("mountain-car", "ngu"), ("half-cheetah", "lbs")])
-def test_masked_faults_are_counted_and_nothing_unsound_is_left(task: str, method: str) -> None:
-    """One step or the gradient steps with the marked sample; everything that is kept and reported stays finite."""
-    tried = trial(task, method, "mask")
-    for injection in places(tried.plan):
-        outcome = tried.run(injection, 3)
-        masked = np.array([[m["masked/steps"], m["masked/updates"]] for m in outcome.metrics])
-        expected = np.zeros((3, 2, 2), int)
-        update = "_" in injection.field
-        # The policy's sample is in a batch of each of its two epochs.
-        expected[injection.iteration, int(update), 1] = 2 if injection.field.startswith("policy") else 1
-        np.testing.assert_array_equal(masked, expected, err_msg=str(injection))
-        assert outcome.messages == [], injection
-        assert leaves_unsound(outcome.state) == [], injection
-        assert [metrics_unsound(m) for m in outcome.metrics] == [[], [], []], injection
-
-
-def test_a_masked_observation_ends_its_episode_and_enters_no_statistics() -> None:
-    """The environment begins anew as at a time limit; the other seed is what it would have been, to the bit."""
-    tried = trial("mountain-car", "ngu", "mask")
-    sound = tried.run(Injection("reward", 0.0, 99), 1)
-    for value in VALUES:
-        outcome = tried.run(Injection("observation", value, 5, 0, 17, 1), 1)
-        np.testing.assert_array_equal(sound.metrics[0]["reward/episodes_ended"], 0)
-        np.testing.assert_array_equal(outcome.metrics[0]["reward/episodes_ended"], [0, 1])
-        stats, before = outcome.state.obs_stats, sound.state.obs_stats
-        np.testing.assert_array_equal(stats.count, before.count)
-        np.testing.assert_allclose(stats.mean, before.mean, atol=0.05)
-        assert np.all(np.asarray(stats.var) < 2 * np.asarray(before.var))
-        occupancy = [np.sum(m["occupancy/bins"], axis=-1) for m in (sound.metrics[0], outcome.metrics[0])]
-        np.testing.assert_array_equal(occupancy[1] - occupancy[0], [0, -1])
-        for name, metric in outcome.metrics[0].items():
-            np.testing.assert_array_equal(metric[0], sound.metrics[0][name][0], err_msg=name)
-
-
-def test_a_method_whose_every_bonus_is_unsound_keeps_its_memory() -> None:
-    """A memory takes nothing in from a transition whose bonus is unsound, and cannot be spoilt by it."""
-
-    class Spoilt(curiax.AbstractCuriosity):
-        def __init__(self, spec: Any, *, key: Any) -> None: ...
-
-        def memory(self) -> Any:
-            return {"sum": jnp.zeros(()), "nearest": jnp.asarray(jnp.inf)}
-
-        def forget(self, memory: Any) -> Any:
-            return memory
-
-        def reward(self, memory: Any, t: Any, *, key: Any) -> Any:
-            return {"sum": memory["sum"] + t.reward, "nearest": memory["nearest"]}, jnp.where(
-                t.reward == 3, jnp.nan, 1.0
-            )
-
-        def loss(self, t: Any, *, draw: Any) -> Any:
-            return jnp.zeros(()), {}
-
-    reward = jnp.asarray([[1.0], [2.0], [3.0], [jnp.inf], [4.0]])
-    no, obs = jnp.zeros((5, 1), bool), jnp.zeros((5, 1, 1))
-    steps = curiax.Transition(obs, obs, obs, reward, no, no, ~no)
-    model = Spoilt(None, key=None)
-    start = jax.tree.map(lambda leaf: leaf[None], model.memory())
-    memory, bonus = score(model, start, steps, key=jax.random.key(0), mask=True)
-    assert float(memory["sum"][0]) == 7.0
-    assert np.isnan(bonus[2, 0])
-    assert not np.isfinite(score(model, start, steps, key=jax.random.key(0))[0]["sum"][0])
-
-
 @pytest.mark.parametrize("bad", VALUES)
-def test_an_unsound_gradient_step_is_as_if_it_had_not_been(bad: float) -> None:
-    """Parameters and Adam's moments after masked steps equal those after the others alone."""
-    batches = jnp.asarray([[1.0], [2.0], [3.0], [4.0]])
-
+def test_the_first_unsound_gradient_step_is_named(bad: float) -> None:
     def loss(weight: Any, batch: Any) -> Any:
         value = jnp.sum((weight - batch) ** 2)
         return value, {"loss": value}
 
     optimiser, weight = adam(0.1, 1e-8, None), jnp.zeros(1)
-    start = optimiser.init(weight)
-    spoilt = batches.at[1].set(bad)
-    left, state, report = descend(loss, weight, optimiser, start, spoilt, mask=True)
-    right, expected, _ = descend(loss, weight, optimiser, start, batches[jnp.asarray([0, 2, 3])])
-    # Two programs, of four steps and of three: the last bit is the compiler's.
-    for mine, theirs in zip(jax.tree.leaves((left, state)), jax.tree.leaves((right, expected)), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    batches = jnp.asarray([[1.0], [bad], [3.0], [bad]])
+    report = descend(loss, weight, optimiser, optimiser.init(weight), batches)[2]
     assert {name: int(value) for name, value in report.items() if "/" in name} == {
         "unsound/loss": 1,
         "unsound/gradient": 1,
-        "masked/updates": 1,
     }
-    assert np.isfinite(report["loss"])
-    plain = descend(loss, weight, optimiser, start, spoilt)
-    assert int(plain[2]["unsound/loss"]) == 1
-    assert "masked/updates" not in plain[2]
+    sound = descend(loss, weight, optimiser, optimiser.init(weight), jnp.ones((4, 1)))[2]
+    assert {int(value) for name, value in sound.items() if "/" in name} == {-1}
 
 
 def test_a_gradient_is_watched_where_the_loss_is_sound() -> None:
@@ -293,9 +212,7 @@ def run_with(monkeypatch: Any, injection: Injection, mode: str, method: str = "r
 def test_a_run_stops_and_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     injection = Injection("reward", 1e30, 5, 1, 9, 1)
     place = re.escape(expected_place(plan_for("mountain-car", "none"), injection))
-    said = (
-        f"NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': {place}.*--on-nonfinite drop.*mask"
-    )
+    said = f"NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': {place}.*nonfinite drop goes on"
     with pytest.raises(curiax.NonFiniteError, match=said):
         run_with(monkeypatch, injection, "stop", "none")
 
@@ -308,7 +225,7 @@ def test_a_dropped_seed_leaves_the_others_as_they_were(monkeypatch: pytest.Monke
     assert list(left.manifest["lost"]) == ["5"]
     assert "observations of task 'mountain-car'" in left.manifest["lost"]["5"]
     assert left.metrics.equals(sound.metrics.filter(sound.metrics["seed"] == 3))
-    assert not [name for name in left.metrics.columns if name.startswith(("unsound/", "masked/"))]
+    assert not [name for name in left.metrics.columns if name.startswith("unsound/")]
 
 
 def test_a_dropped_seed_stays_dropped_when_the_run_is_continued(
@@ -335,21 +252,11 @@ def test_a_dropped_seed_stays_dropped_when_the_run_is_continued(
     assert again.metrics["seed"].unique().to_list() == [3]
 
 
-def test_a_masked_run_has_its_counts_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run_with(monkeypatch, Injection("bonus", math.inf, 5, 2, 9, 1), "mask")
-    table = result.metrics
-    assert result.manifest["masked"] == {"steps": 1, "updates": 0}
-    assert table["masked/steps"].to_list() == [0, 0, 0, 0, 0, 1]
-    assert table["masked/updates"].to_list() == [0] * 6
-    assert not [name for name in table.columns if name.startswith("unsound/")]
-    assert all(np.isfinite(table[name].to_numpy()).all() for name in table.columns if table[name].dtype.is_float())
-
-
-def test_only_mask_compiles_masking() -> None:
-    """`stop` and `drop` are the same program; `mask` is another one."""
+def test_dropping_seeds_compiles_nothing_more() -> None:
+    """`stop` and `drop` are the same program."""
     plan = plan_for("mountain-car", "rnd")
     texts = {}
-    for mode in ("stop", "drop", "mask"):
+    for mode in ("stop", "drop"):
         setup = dataclasses.replace(plan.setup, on_nonfinite=mode)
         arrays, static = eqx.partition(first_states(setup, plan.build_model, plan.seeds), eqx.is_array)
 
@@ -358,7 +265,7 @@ def test_only_mask_compiles_masking() -> None:
             return eqx.filter(after, eqx.is_array), metrics
 
         texts[mode] = jax.jit(jax.vmap(one)).lower(arrays).as_text()
-    assert texts["stop"] == texts["drop"] != texts["mask"]
+    assert texts["stop"] == texts["drop"]
 
 
 @pytest.mark.parametrize("field", ["observation", "start"])
@@ -398,13 +305,10 @@ class NeverSound(curiax.AbstractTask):
         return jnp.full(1, jnp.nan)
 
 
-def test_even_a_task_with_nothing_sound_is_survived() -> None:
-    """No step is valid, so nobody learns, and nothing is counted as visited."""
+def test_a_task_with_nothing_sound_leaves_no_seed() -> None:
     experiment = curiax.Experiment(NeverSound, "none", seeds=2, steps=256, settings=SETTINGS)
-    table = curiax.run(experiment, options=RunOptions(on_nonfinite="mask")).metrics
-    assert set(table["masked/steps"].to_list()) == {128}
-    assert set(table["coverage/bins"].to_list()) == {0.0}
-    assert all(np.isfinite(table[name].to_numpy()).all() for name in table.columns if table[name].dtype.is_float())
+    with pytest.warns(UserWarning, match="NeverSound"), pytest.raises(curiax.NonFiniteError, match="NeverSound"):
+        curiax.run(experiment, options=RunOptions(on_nonfinite="drop"))
 
 
 def test_no_checkpoint_is_unsound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,12 +159,12 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
         read_run(path)
 
 
-def test_a_run_that_masked_steps_says_so(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_that_left_steps_out_says_so(tmp_path: Path) -> None:
     path = write_run(tmp_path / "a", "mountain-car", "lbs", (90, 91))
     facts = json.loads((path / "manifest.json").read_text())
     found = read_run(path)
     assert found is not None
-    assert found.masked == ""
+    assert "left out for unsound values" not in found.notes
     for told, words in (
         ({"steps": 1234, "updates": 0}, "1,234 environment steps"),
         ({"steps": 3, "updates": 2}, "3 environment steps and 2 gradient steps"),
@@ -173,7 +173,8 @@ def test_a_run_that_masked_steps_says_so(tmp_path: Path) -> None:
         found = read_run(path)
         assert found is not None
         save([found], HEADING, tmp_path / "record")
-        assert [each.masked for each in (found, *load(tmp_path / "record"))] == [words, words]
+        for each in (found, *load(tmp_path / "record")):
+            assert each.notes["left out for unsound values"] == words
     (path / "manifest.json").write_text(json.dumps(facts | {"masked": {"steps": -1, "updates": 0}}))
     with pytest.raises(OutputError, match="masked"):
         read_run(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -511,16 +510,6 @@ def test_all_runs_means_all_runs() -> None:
     assert verdicts(mazes(rnd=mujoco(ANT_MAZE, "rnd", maze([7] * 8, [90] * 8))))[FAR] == "not held"
     close = mazes(rnd=mujoco(ANT_MAZE, "rnd", maze([5, 6, 7, 6, 5, 7, 6, 6], [90] * 8)))
     assert verdicts(close)[FAR] == "open"
-
-
-def test_masked_steps_are_in_the_report() -> None:
-    record = mujoco(ANT_MAZE, "icm", maze([7] * 8, ARRIVALS["icm"]))
-    masked = dataclasses.replace(record, facts={**record.facts, "masked": {"steps": 12, "updates": 3}})
-    told = [notice.text for notice in content(mazes(icm=masked)).notices if "mask" in notice.text]
-    assert len(told) == 1
-    assert "icm on ant-maze met unsound values" in told[0]
-    assert "12 environment steps and 3 gradient steps of its 8 seeds were left out" in told[0]
-    assert not [notice for notice in content(mazes()).notices if "mask" in notice.text]
 
 
 def test_a_line_that_lost_a_seed_is_judged_by_the_rest_and_said_to() -> None:

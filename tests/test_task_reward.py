@@ -129,9 +129,9 @@ def one_update(**changes: Any) -> tuple[Any, Any, Any, Any]:
     class Spy(type(plan.setup.agent)):  # pyright: ignore
         """Notes what it is given."""
 
-        def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any, mask: bool = False) -> Any:
+        def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any) -> Any:
             given.append(rewards)
-            return super().learn(spec, state, rollout, rewards, key=key, mask=mask)
+            return super().learn(spec, state, rollout, rewards, key=key)
 
     setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
     stacked = first_states(setup, plan.build_model, [0])

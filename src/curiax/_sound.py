@@ -23,10 +23,7 @@ COMPUTED = f"NaN, infinity or a value beyond {LIMIT:.0e}".replace("e+", "e")
 #: What to look for.
 ADVICE = "Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
 #: How to go on from a run that was stopped.
-GO_ON = (
-    "The same command with --on-nonfinite drop goes on from the last checkpoint without this seed, with --on-nonfinite "
-    "mask without such steps."
-)
+GO_ON = "The same command with --on-nonfinite drop goes on from the last checkpoint without this seed."
 
 
 def within(x: Shaped[Array, "..."], bound: float) -> Bool[Array, "..."]:

@@ -12,7 +12,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from ._sound import LIMIT, all_within, first, within
+from ._sound import LIMIT, first, within
 from ._stats import valid_mean
 from ._types import PRNGKey, Scalar
 
@@ -64,13 +64,11 @@ def descend(
     batches: PyTree,
     *,
     wanted: Bool[Array, " count"] | None = None,
-    mask: bool = False,
 ) -> tuple[Model, optax.OptState, dict[str, Array]]:
     """One optimiser step for each batch along the first axis of `batches`, in order; with `wanted` for those it names.
 
     Returns the model, the optimiser's state, and the mean over batches of what `loss` reports; beside it, as
-    `unsound/loss` and `unsound/gradient`, the first step at which these were unsound, −1 for none. With `mask` such a
-    step is not taken at all, parameters and optimiser stay as they were, and `masked/updates` counts them.
+    `unsound/loss` and `unsound/gradient`, the first step at which these were unsound, −1 for none.
     """
     flat, restore = flatten(model)
 
@@ -81,11 +79,7 @@ def descend(
         # A product is several times as fast as a maximum.
         steep = jnp.vdot(gradient, gradient)
         update, after = optimiser.update(gradient, opt_state, flat)
-        moved, taken = flat + jnp.asarray(update), jnp.ones((), bool)
-        if mask:
-            taken = all_within((value, report, moved)) & within(steep, LIMIT**2)
-            moved, after = jax.tree.map(lambda new, old: jnp.where(taken, new, old), (moved, after), (flat, opt_state))
-        return (moved, after), (report, value, steep, taken)
+        return (flat + jnp.asarray(update), after), (report, value, steep, jnp.ones((), bool))
 
     def step_if(carry: tuple[Array, optax.OptState], now: tuple[PyTree, Any]) -> Any:
         batch, named = now
@@ -94,15 +88,12 @@ def descend(
 
     each, over = (step, batches) if wanted is None else (step_if, (batches, wanted))
     (flat, opt_state), (reports, values, steep, taken) = jax.lax.scan(each, (flat, opt_state), over)
-    some = mask or wanted is not None
     told = jnp.stack([within(x, LIMIT) for x in (values, *reports.values())])
     found = {
         "unsound/loss": first(~jnp.all(told, axis=0)),
         "unsound/gradient": first(~within(steep, LIMIT**2)),
     }
-    means = jax.tree.map(lambda each: valid_mean(each, taken) if some else jnp.mean(each), reports)
-    if mask:
-        found["masked/updates"] = jnp.sum(~taken if wanted is None else wanted & ~taken)
+    means = jax.tree.map(lambda each: jnp.mean(each) if wanted is None else valid_mean(each, taken), reports)
     return restore(flat), opt_state, {**means, **found}
 
 

@@ -66,12 +66,10 @@ class AbstractAgent(eqx.Module):
         rewards: Rewards,
         *,
         key: PRNGKey,
-        mask: bool = False,
     ) -> tuple[AgentState, dict[str, Array]]:
         """The state after learning from a rollout and what its steps earned, and diagnostics.
 
-        With `mask` an unsound gradient step is left out. Where there are gradient steps the diagnostics hold what
-        `descend` says of them.
+        Where there are gradient steps the diagnostics hold what `descend` says of them.
         """
 
 

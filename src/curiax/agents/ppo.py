@@ -320,7 +320,6 @@ class PPO(AbstractAgent):
         rewards: Rewards,
         *,
         key: PRNGKey,
-        mask: bool = False,
     ) -> tuple[PPOState, dict[str, Array]]:
         s = self.settings
         step = rollout.step
@@ -342,7 +341,6 @@ class PPO(AbstractAgent):
             self.optimiser,
             state.opt_state,
             batches,
-            mask=mask,
         )
 
         # How far the whole update moved the policy on this rollout; of frames, on some of its steps.

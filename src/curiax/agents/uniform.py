@@ -54,6 +54,5 @@ class Uniform(AbstractAgent):
         rewards: Rewards,
         *,
         key: PRNGKey,
-        mask: bool = False,
     ) -> tuple[None, dict[str, Array]]:
         return None, {}

@@ -31,7 +31,6 @@ def run_summary(result: RunResult) -> dict[str, Any]:
         "preset": result.plan.experiment.preset,
         "seeds": [seed for seed in result.plan.seeds if str(seed) not in result.manifest.get("lost", {})],
         "lost": result.manifest.get("lost", {}),
-        "masked": result.manifest.get("masked", {}),
         "steps": result.plan.steps,
         "notes": result.manifest.get("notes") or {},
         "run_id": result.plan.run_id,
@@ -146,12 +145,6 @@ def run_text(result: RunResult, asked: int | None) -> str:
         step = continued[-1]["iteration"] * (data["steps"] // result.plan.iterations)
         times = f"{len(continued)} times, the last time" if len(continued) > 1 else "once,"
         lines.append(f"  continued {times} from step {step:,}")
-    if data["masked"]:
-        lines.append(
-            "  unsound values were masked: {steps:,} environment steps, {updates:,} gradient steps".format(
-                **data["masked"]
-            )
-        )
     return "\n".join([*lines, f"  {clean(data['path'], None)}"])
 
 

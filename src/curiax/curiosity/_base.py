@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._film import at_every_time, shown
-from .._sound import LIMIT, all_within, within
 from .._stats import valid_mean
 from .._types import Film, PRNGKey, Scalar, Transition
 from .features import Target
@@ -136,15 +135,13 @@ def score(
     steps: Transition,
     *,
     key: PRNGKey,
-    mask: bool = False,
     film: Film | None = None,
 ) -> tuple[Memory, Float[Array, "T N"]]:
     """The raw bonus of every transition of a rollout `[T, N]`, which may be made of a film's frames.
 
     Without memory all transitions are scored at once. With memory each environment is followed through
     time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps earn
-    0 and add nothing to the memory, but if one ends an episode the memory is cut all the same. With `mask` a
-    transition whose bonus or memory is unsound adds nothing to the memory either.
+    0 and add nothing to the memory, but if one ends an episode the memory is cut all the same.
     """
     shape = steps.reward.shape
     keys, axis = method_keys(model, key, shape)
@@ -158,13 +155,8 @@ def score(
 
     def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
         after, bonus = one(memory, t, key)
-        kept = t.valid
-        if mask:
-            # What was infinite before may be so on purpose.
-            harmless = jax.tree.map(lambda new, old: within(new, LIMIT) | ~within(old, LIMIT), after, memory)
-            kept &= all_within(bonus) & jax.tree.reduce(lambda fine, leaf: fine & jnp.all(leaf), harmless, True)
-        if mask or not model.spares_memory:
-            after = jax.tree.map(lambda new, old: jnp.where(kept, new, old), after, memory)
+        if not model.spares_memory:
+            after = jax.tree.map(lambda new, old: jnp.where(t.valid, new, old), after, memory)
         memory = jax.tree.map(lambda cut, full: jnp.where(t.ended, cut, full), model.forget(after), after)
         return memory, jnp.where(t.valid, bonus, 0.0)
 
@@ -192,14 +184,12 @@ EXPLAINED = 16
 
 
 def explanation(
-    model: AbstractCuriosity, steps: Transition, *, key: PRNGKey, mask: bool = False, film: Film | None = None
+    model: AbstractCuriosity, steps: Transition, *, key: PRNGKey, film: Film | None = None
 ) -> dict[str, Scalar]:
-    """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus; with `mask`, over the sound ones."""
+    """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus."""
     if film is not None:
         steps = jax.tree.map(lambda x: x[::EXPLAINED], steps)
     keys, axis = method_keys(model, key, steps.reward.shape)
     # The same nesting as in `score`, so that the compiler can share the networks' evaluation with it.
     terms = with_keys(film, lambda t, k: model.explain(shown(film, t), key=k), steps, keys, axis)
-    return jax.tree.map(
-        lambda term: valid_mean(term, steps.valid & within(term, LIMIT) if mask else steps.valid), terms
-    )
+    return jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from .._film import shown
 from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
-from .._sound import LIMIT, all_within, within
 from .._stats import ReturnScale, valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Film, PRNGKey, Scalar, Transition
@@ -112,20 +111,14 @@ class Learner(eqx.Module):
         steps: Transition,
         *,
         key: PRNGKey,
-        mask: bool = False,
         film: Film | None = None,
     ) -> tuple[LearnerState, Float[Array, "T N"], Float[Array, "T N"]]:
-        """The raw bonus and the scaled one that is paid; with `mask` an unsound bonus is paid as 0."""
-        memory, raw = score(model, state.memory, steps, key=key, mask=mask, film=film)
-        scale, paid = state.scale, jnp.where(within(raw, LIMIT), raw, 0.0) if mask else raw
+        """The raw bonus and the scaled one that is paid."""
+        memory, raw = score(model, state.memory, steps, key=key, film=film)
+        scale, paid = state.scale, raw
         if self.settings.scale:
             s = self.settings
             scale, paid = scale.scale(paid, discount=s.discount, clip=s.clip, order=s.clip_order)
-        if mask:
-            # Sums and squares of sound bonuses can still overflow: then nothing is paid and the scale stays.
-            sound = all_within((scale, paid), jnp.inf)
-            scale = jax.tree.map(lambda new, old: jnp.where(sound, new, old), scale, state.scale)
-            paid = jnp.where(sound, paid, 0.0)
         return LearnerState(state.opt_state, memory, scale, state.pool), raw, paid
 
     def update(
@@ -136,10 +129,9 @@ class Learner(eqx.Module):
         *,
         key: PRNGKey,
         count: Int[Array, ""] | None = None,
-        mask: bool = False,
         film: Film | None = None,
     ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
-        """Epochs of minibatches over the rollout, or over the pool where one is kept; `mask` as in `descend`.
+        """Epochs of minibatches over the rollout, or over the pool where one is kept.
 
         With a `count` the rollout has so many time steps, and what follows them is padding: the same training as on
         the rollout without it. The padding must not be valid.
@@ -147,7 +139,7 @@ class Learner(eqx.Module):
         if not self.trains(model):
             return model, state, {}
         state, lessons = self.lessons(model, state, steps, key=key, count=count)
-        return self.train(model, state, lessons, mask=mask, film=film)
+        return self.train(model, state, lessons, film=film)
 
     def trains(self, model: AbstractCuriosity) -> bool:
         """Whether there is anything to train."""
@@ -185,7 +177,6 @@ class Learner(eqx.Module):
         state: LearnerState,
         lessons: Lessons,
         *,
-        mask: bool = False,
         film: Film | None = None,
     ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
         """A gradient step for each lesson, and means of what the method reports."""
@@ -200,9 +191,7 @@ class Learner(eqx.Module):
 
         steps = lessons.batches if film is None else film.shared(lessons.batches)
         batches = (steps, lessons.drawn)
-        model, opt_state, report = descend(
-            loss, model, self.optimiser, state.opt_state, batches, wanted=lessons.wanted, mask=mask
-        )
+        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, batches, wanted=lessons.wanted)
         return model, LearnerState(opt_state, state.memory, state.scale, state.pool), report
 
     def _minibatches(

@@ -121,7 +121,7 @@ class SecondsSaid(Said):
 
 
 class MaskedSaid(Said):
-    """What was left out for its unsound values, over all seeds: environment steps, and gradient steps."""
+    """What versions before 0.5 left out for its unsound values: environment steps, and gradient steps."""
 
     steps: Annotated[int, Field(ge=0)]
     updates: Annotated[int, Field(ge=0)]

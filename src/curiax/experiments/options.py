@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from .._errors import UsageError
 
-OnNonfinite = Literal["stop", "drop", "mask"]
+OnNonfinite = Literal["stop", "drop"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class RunOptions:
         keep: how many checkpoints stay until the run is finished.
         on_nonfinite: what happens at a NaN, an infinity or a value beyond all bounds: `stop` ends the run and says
             where it was; `drop` goes on and leaves that seed out of the results, the others being what they would have
-            been; `mask` leaves out the step or the gradient, counts it, and goes on.
+            been.
         allow_drift: continue a run that was begun with other versions of packages or another layout of devices: the
             last bits will differ, and the manifest says so.
         wait: where another process works on the same run, wait for it instead of leaving.

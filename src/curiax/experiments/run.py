@@ -159,9 +159,6 @@ def carry_out(
         manifest = describe(plan, facts)
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
-        masked = {name: int(np.sum(metrics.get(f"masked/{name}", 0))) for name in ("steps", "updates")}
-        if any(masked.values()):
-            manifest["masked"] = masked
         if where is not None and store is not None:
             with folder.written(where), staged(store.folder) as stage:
                 saved.write(stage, plan, training.saved())
@@ -258,7 +255,7 @@ def train(
         training = Training(plan, layout, team)
         cleanup.callback(training.close)
         wanted = initially_infinite(training.snapshot().arrays)
-        writer = CheckpointWriter(store, options.checkpoint_seconds, wanted, skip=plan.setup.mask)
+        writer = CheckpointWriter(store, options.checkpoint_seconds, wanted)
         cleanup.callback(writer.close)
         if snapshot is not None:
             training.resume(snapshot)

@@ -37,8 +37,6 @@ COMPUTATIONS = {
     "policy": "the policy's parameters or optimiser, trained on the bonus of {method!r}",
 }
 FIELDS = (*ROLLOUT, *COMPUTATIONS)
-#: What must be sound even where unsound values are masked.
-LEARNT = ("model", "policy")
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,9 @@ class Fault:
 def find_faults(plan: Plan, metrics: Mapping[str, np.ndarray], begun: int) -> list[Fault]:
     """The first fault of every seed that has one in metrics `[S, K]`, the earliest iteration first.
 
-    `begun` is the number of iterations before them. Where unsound values are masked, only those that got past it
-    are faults.
+    `begun` is the number of iterations before them.
     """
-    found = {name: metrics[PREFIX + name] for name in (LEARNT if plan.setup.mask else FIELDS)}
+    found = {name: metrics[PREFIX + name] for name in FIELDS}
     faulty = np.any([places >= 0 for places in found.values()], axis=0)
     faults = []
     for s in np.flatnonzero(faulty.any(axis=1)):

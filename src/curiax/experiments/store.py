@@ -60,8 +60,6 @@ ORBAX = re.compile(
     r"(step-\d{9,}|\.writing-[0-9a-f]{8}|\.old-step-\d{9,}-[0-9a-f]{8})/arrays(\.orbax-checkpoint-tmp(-\d+)?)?"
     r"(/(ocdbt\.process_\d+|array_metadatas|d|[0-9a-f]{32}|process_\d+|manifest\.ocdbt|_[A-Z_a-z]+|commit_success\.txt))*"
 )
-#: Metrics that only iterations have in which unsound values are masked.
-MASKED = ("masked/steps", "masked/updates")
 
 HostMetrics = Mapping[str, np.ndarray]
 #: Of each metric that every iteration has: its type, and its shape beyond seeds and iterations.
@@ -363,8 +361,7 @@ def check_metrics(arrays: HostMetrics, segment: Mapping[str, Any], seeds: int) -
     """The kinds of a file's metrics; all must have something for every seed and iteration."""
     length = segment["last"] - segment["first"]
     for name, array in arrays.items():
-        counted = name not in MASKED or (array.ndim == 2 and array.dtype.kind in "iu")
-        if array.shape[:2] != (seeds, length) or not counted:
+        if array.shape[:2] != (seeds, length):
             raise CheckpointError(f"{segment['name']}: {name[:100]} is not of {seeds} seeds and {length} iterations")
     found = kinds(arrays)
     if not found:
@@ -373,24 +370,14 @@ def check_metrics(arrays: HostMetrics, segment: Mapping[str, Any], seeds: int) -
 
 
 def kinds(metrics: HostMetrics) -> Kinds:
-    """The names and kinds of the metrics that every iteration has, whatever is done about unsound values."""
-    return {name: (array.dtype.name, array.shape[2:]) for name, array in metrics.items() if name not in MASKED}
+    """The names and kinds of the metrics that every iteration has."""
+    return {name: (array.dtype.name, array.shape[2:]) for name, array in metrics.items()}
 
 
 def joined(parts: Iterable[HostMetrics]) -> dict[str, np.ndarray]:
-    """Metrics of consecutive iterations as one; zeros where one has no such metric, as counts of masked steps."""
+    """Metrics of consecutive iterations as one."""
     listed = list(parts)
-    examples = {name: array for one in listed for name, array in one.items()}
-    lengths = [next(iter(one.values())).shape[1] for one in listed]
-
-    def part(one: HostMetrics, name: str, length: int) -> np.ndarray:
-        example = examples[name]
-        return one[name] if name in one else np.zeros((len(example), length, *example.shape[2:]), example.dtype)
-
-    return {
-        name: np.concatenate([part(one, name, k) for one, k in zip(listed, lengths, strict=True)], axis=1)
-        for name in examples
-    }
+    return {name: np.concatenate([one[name] for one in listed], axis=1) for name in (listed[0] if listed else ())}
 
 
 def state_digest(arrays: Mapping[str, np.ndarray]) -> str:

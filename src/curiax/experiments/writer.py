@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -30,16 +29,8 @@ class CheckpointWriter:
     state can be had at the next border at the earliest, so it is asked for when the one after that would be too late.
     """
 
-    def __init__(
-        self,
-        store: Checkpoints | None,
-        seconds: float,
-        exempt: frozenset[str] = frozenset(),
-        *,
-        skip: bool = False,
-    ) -> None:
-        self._store, self._seconds, self._exempt, self._skip = store, seconds, exempt, skip
-        self._skipped = False
+    def __init__(self, store: Checkpoints | None, seconds: float, exempt: frozenset[str] = frozenset()) -> None:
+        self._store, self._seconds, self._exempt = store, seconds, exempt
         self._parts: list[HostMetrics] = []
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="curiax-checkpoint")
         self._writing: Future[None] | None = None
@@ -70,17 +61,12 @@ class CheckpointWriter:
     def save(self, snapshot: Snapshot, judged: Mapping[str, np.ndarray] | None = None) -> None:
         """Begin to write a checkpoint; the state is checked at once, the rest happens beside training.
 
-        No checkpoint holds NaN or infinity in what is `judged`, by default all of it. Where such values are masked,
-        one that would is left out, and the next iteration's is due; everywhere else it ends the run.
+        No checkpoint holds NaN or infinity in what is `judged`, by default all of it: one that would ends the run.
         """
         if name := unsound(snapshot.arrays if judged is None else judged, self._exempt):
-            message = f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written"
-            if not self._skip:
-                raise NonFiniteError(f"{message}. {ADVICE}")
-            if not self._skipped:
-                warnings.warn(f"{message}; the next iterations are tried", stacklevel=2)
-            self._skipped = True
-            return
+            raise NonFiniteError(
+                f"NaN or infinity in {name} after iteration {snapshot.iteration}: no checkpoint was written. {ADVICE}"
+            )
         self.wait()
         parts, self._parts, self._last = self._parts, [], time.monotonic()
         self._writing = self._pool.submit(self._save, snapshot, parts, self._last)

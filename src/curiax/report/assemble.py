@@ -159,11 +159,6 @@ def notices(
         for seed, why in record.lost.items():
             left = f"the {len(record.seeds)} of {len(record.seeds) + len(record.lost)} seeds that finished"
             warn(f"{record.label} on {record.task} lost seed {seed} ({why.rstrip('.')}): its numbers are of {left}.")
-        if record.masked:
-            warn(
-                f"{record.label} on {record.task} met unsound values (NaN, infinite or beyond all bounds) and was told "
-                f"to mask them: {record.masked} of its {len(record.seeds)} seeds were left out."
-            )
     counts = sorted({len(record.seeds) for record in records})
     if counts[0] == 1:
         alone = sorted({record.label for record in records if len(record.seeds) == 1})

@@ -122,21 +122,19 @@ class Record:
         return tuple(finished(self.facts))
 
     @property
-    def masked(self) -> str:
-        """What was left out for its unsound values, in words; empty where nothing was."""
-        told = self.facts.get("masked") or {}
-        kinds = {"steps": "environment steps", "updates": "gradient steps"}
-        return " and ".join(f"{told[name]:,} {kind}" for name, kind in kinds.items() if told.get(name))
-
-    @property
     def lost(self) -> Mapping[int, str]:
         """The seeds whose simulation was lost, and what was said of it."""
         return {int(seed): why for seed, why in (self.facts.get("lost") or {}).items()}
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """What the task said of what was installed where the run was made."""
-        return self.facts.get("notes") or {}
+        """What the task said of what was installed where the run was made, and what versions before 0.5 left out."""
+        found = dict(self.facts.get("notes") or {})
+        masked = self.facts.get("masked") or {}
+        kinds = {"steps": "environment steps", "updates": "gradient steps"}
+        if left := [f"{masked[name]:,} {kind}" for name, kind in kinds.items() if masked.get(name)]:
+            found["left out for unsound values"] = " and ".join(left)
+        return found
 
     @property
     def budget(self) -> int:

@@ -400,7 +400,6 @@ class PoisonedPPO(PPO):
         rewards: Rewards,
         *,
         key: PRNGKey,
-        mask: bool = False,
     ) -> tuple[PPOState, dict[str, Array]]:
         """Mark the first sample of the step that is meant, and learn as ever."""
         s, obs = self.settings, rollout.step.obs
@@ -408,7 +407,7 @@ class PoisonedPPO(PPO):
         sample = order[self.target.step * min(s.minibatch_size, rewards.bonus.size)]
         marked = obs.reshape(rewards.bonus.size, -1).at[sample, 0].set(MARK).reshape(obs.shape)
         rollout = eqx.tree_at(lambda r: r.step.obs, rollout, jnp.where(self.hit, marked, obs))
-        return super().learn(spec, state, rollout, rewards, key=key, mask=mask)
+        return super().learn(spec, state, rollout, rewards, key=key)
 
     def _loss(
         self, policy: AnyPolicy, batch: Batch, see: Callable[[Array], Array] = lambda obs: obs
@@ -477,13 +476,12 @@ class PoisonedAgent(AbstractAgent):
         rewards: Rewards,
         *,
         key: PRNGKey,
-        mask: bool = False,
     ) -> tuple[PoisonedAgentState, dict[str, Array]]:
         agent = self.agent
         if isinstance(agent, PPO):
             hit = state.target.hit(key, "policy_loss", "policy_gradient")
             agent = PoisonedPPO(agent.settings, state.target, hit)
-        inner, report = agent.learn(spec, state.inner, rollout, rewards, key=key, mask=mask)
+        inner, report = agent.learn(spec, state.inner, rollout, rewards, key=key)
         return PoisonedAgentState(inner, state.target), report
 
 

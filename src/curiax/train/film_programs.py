@@ -113,7 +113,7 @@ class FilmPrograms:
         one = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), lessons)
         static, film = (self.static.curiosity, self.static.learner), self._film(frames, pixels)
         model, learnt = eqx.combine(without_seed((model, learnt)), static)
-        model, learnt, told = self.setup.learner.train(model, learnt, one, mask=self.setup.mask, film=film)
+        model, learnt, told = self.setup.learner.train(model, learnt, one, film=film)
         return of_one_seed(model), of_one_seed(learnt), added(report, told, k)
 
     def _finish(self, arrays: Any, report: Any, count: int) -> Metrics:
@@ -169,7 +169,5 @@ def added(report: Metrics, told: Metrics, k: Array) -> Metrics:
 
 
 def averaged(report: Metrics, count: int) -> Metrics:
-    """Means of what the gradient steps told, of those that were taken."""
-    taken = jnp.maximum(count - report.get("masked/updates", 0), 1)
-    whole = ("unsound/", "masked/")
-    return {name: value if name.startswith(whole) else value / taken for name, value in report.items()}
+    """Means of what the gradient steps told."""
+    return {name: value if name.startswith("unsound/") else value / max(count, 1) for name, value in report.items()}

@@ -210,8 +210,6 @@ class FilmLane(AbstractLane):
             self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, training.taught)
             told = self.programs.finish(self.arrays, training.report, training.count)
             metrics = {name: np.asarray(value)[None] for name, value in {**training.metrics, **told}.items()}
-            if self.setup.mask:
-                metrics["masked/updates"] += np.asarray(training.metrics["masked/updates"])
             games = {f"game/{name}": np.full(1, value) for name, value in training.games.items()}
             training.promise.set_result({**metrics, **games})
         except BaseException as error:

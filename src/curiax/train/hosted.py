@@ -26,7 +26,7 @@ from ..envs import AbstractFleet, AbstractHostTask
 from ..envs._host import require_like
 from . import devices
 from .lane import AbstractLane, HostMetrics, part_of
-from .loop import Metrics, Setup, Stream, TrainState, Unsound, calibrated, learn, stream_keys
+from .loop import Metrics, Setup, Stream, TrainState, calibrated, learn, stream_keys
 from .moments import HostMoments
 
 
@@ -50,10 +50,6 @@ class Tape:
         self.action = np.zeros((*lead, *spec.action.shape), kind)
         self.record = np.zeros((*lead, entries))
         self.terminated, self.truncated, self.valid = (np.zeros(lead, bool) for _ in range(3))
-        #: Where something was unsound: the observation acted on first, actions, what steps led to.
-        self.wrong_start = np.zeros(lead[1:], bool)
-        self.wrong_action, self.wrong_obs = np.zeros(lead, bool), np.zeros(lead, bool)
-        self._mask = setup.mask
         rows = seeds * loop.envs
         # What a step reads and writes, in the order of `collect`.
         self.views = list(
@@ -71,19 +67,8 @@ class Tape:
         """The columns of the rollout on a device; these buffers must not change before it has been learnt from."""
         with np.errstate(over="ignore"):
             points, reward = (values.astype(np.float32) for values in fleet.measure(self.record))
-        wrong = self._masked(points, reward) if self._mask else ()
         step = (self.obs[:-1], self.action, self.next_obs, reward, self.terminated, self.truncated, self.valid)
-        return jax.device_put((*step, self.obs[1:], points, *wrong), device)
-
-    def _masked(self, points: np.ndarray, reward: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Replace what is unsound in this rollout and mark its steps as not valid; returns where that was."""
-        wrong_point, wrong_reward = ~sound(points, 3), ~sound(reward, 3)
-        points[wrong_point], reward[wrong_reward] = 0.0, 0.0
-        self.next_obs[self.wrong_obs] = self.obs[:-1][self.wrong_obs]
-        self.valid &= ~(self.wrong_action | self.wrong_obs | wrong_point | wrong_reward)
-        self.valid[0] &= ~self.wrong_start
-        # One axis more, so that seeds are the second one of every column.
-        return self.wrong_start[None], self.wrong_action, self.wrong_obs, wrong_point, wrong_reward
+        return jax.device_put((*step, self.obs[1:], points), device)
 
 
 def sound(values: np.ndarray, lead: int) -> np.ndarray:
@@ -91,10 +76,9 @@ def sound(values: np.ndarray, lead: int) -> np.ndarray:
     return np.all(np.abs(values.reshape(*values.shape[:lead], -1)) < HUGE, axis=-1)
 
 
-def one_rollout(columns: Sequence[Array]) -> tuple[Rollout, Unsound | None]:
-    """One seed's columns, as `Tape.sent` orders them, as a rollout, and what was masked in it."""
-    step, (acted_next, points), wrong = columns[:7], columns[7:9], columns[9:]
-    return Rollout(Transition(*step), acted_next, points), Unsound(wrong[0][0], *wrong[1:]) if wrong else None
+def one_rollout(columns: Sequence[Array]) -> Rollout:
+    """One seed's columns, as `Tape.sent` orders them, as a rollout."""
+    return Rollout(Transition(*columns[:7]), *columns[7:])
 
 
 class Lane(AbstractLane):
@@ -138,11 +122,11 @@ class Lane(AbstractLane):
             return Draws(noise, jax.random.bits(keys[Stream.STEPS], lead), jax.random.bits(keys[Stream.RESETS], lead))
 
         def step(arrays: Any, columns: Sequence[Array]) -> tuple[Any, Metrics]:
-            state, metrics = learn(setup, eqx.combine(arrays, static), *one_rollout(columns))
+            state, metrics = learn(setup, eqx.combine(arrays, static), one_rollout(columns))
             return eqx.filter(state, eqx.is_array), metrics
 
         def calibrate(arrays: Any, columns: Sequence[Array]) -> Any:
-            return eqx.filter(calibrated(eqx.combine(arrays, static), one_rollout(columns)[0]), eqx.is_array)
+            return eqx.filter(calibrated(eqx.combine(arrays, static), one_rollout(columns)), eqx.is_array)
 
         options: Any = devices.compiler_options(self.home)
         example = self.tape.sent(self.fleet, self.home)
@@ -188,19 +172,16 @@ class Lane(AbstractLane):
         tape.terminated[:], tape.truncated[:], tape.valid[:] = False, False, True
         rows = len(self.began)
         step_seeds = draws.steps.reshape(-1, rows)
-        raw, step, ends, due, mask = self._raw(), fleet.step, fleet.ends, self._due(), self.setup.mask
+        raw, step, ends, due = self._raw(), fleet.step, fleet.ends, self._due()
         # Only a reset can have left an unsound observation behind: what steps lead to was seen to.
-        tape.wrong_start[:], tape.wrong_action[:], tape.wrong_obs[:] = ~sound(raw, 2), False, False
-        if tape.wrong_start.any():
-            self._blame(tape.wrong_start, None)
-            tape.obs[0][tape.wrong_start] = 0.0
+        wrong = ~sound(raw, 2)
+        if wrong.any():
+            self._blame(wrong, None)
+            tape.obs[0][wrong] = 0.0
         take = self.moments.merge if self.setup.loop.normalise_obs else self._copied
         borders: list[tuple[int, np.ndarray, np.ndarray]] = []
         for t, (obs, next_obs, action, executed, record) in enumerate(tape.views):
             actor(t, obs, action)
-            if mask:
-                wrong = tape.wrong_action[t] = ~sound(action, 2)
-                action[wrong] = 0
             step(executed, step_seeds[t])
             self.now += 1
             record[:] = fleet.record
@@ -262,17 +243,12 @@ class Lane(AbstractLane):
         self.began[rows] = self.now
         tape.record[t].reshape(len(rows), -1)[rows] = self.fleet.record[rows]
         tape.terminated[t][bad], tape.truncated[t][bad] = False, True
-        # A simulator that resets itself only at its next step still shows what ran away: that step counts for nothing.
-        tape.wrong_obs[t] |= bad
-        tape.wrong_obs[t + 1 : t + 2] |= ~sound(self._raw(), 2)
 
     def _blame(self, bad: np.ndarray, t: int | None) -> None:
         """Say which observations ran away in step `t` of the rollout, or before it: as an error, or of lost seeds.
 
         What a lost seed does from here on is left out of the results.
         """
-        if self.setup.mask:
-            return
         raw, loop = self._raw(), self.setup.loop
         iteration = (self.now - (t is not None)) // loop.rollout
         for s, n in np.argwhere(bad):

@@ -127,14 +127,9 @@ class Setup(eqx.Module):
     agent: AbstractAgent
     learner: Learner
     loop: LoopSettings = eqx.field(static=True)
-    #: What happens to values that no computation should see: the run stops, or goes on without their seed, or without
-    #: them. The programs of the first two are the same: whoever reads the metrics decides.
-    on_nonfinite: Literal["stop", "drop", "mask"] = eqx.field(static=True, default="stop")
-
-    @property
-    def mask(self) -> bool:
-        """Whether unsound values are left out where they appear."""
-        return self.on_nonfinite == "mask"
+    #: What happens to values that no computation should see: the run stops, or goes on without their seed. The programs
+    #: are the same: whoever reads the metrics decides.
+    on_nonfinite: Literal["stop", "drop"] = eqx.field(static=True, default="stop")
 
     def normalise(self, stats: Moments, obs: Array) -> Array:
         """Observations as agent and model see them."""
@@ -161,12 +156,6 @@ class Unsound(eqx.Module):
         observation = jnp.where(jnp.any(raw), raw, normalised)
         return Unsound(start, unsound(step.action, 2), observation, unsound(rollout.points, 2), unsound(step.reward, 2))
 
-    @property
-    def anywhere(self) -> Bool[Array, "T N"]:
-        """The steps with anything unsound in them, the observation that was acted on included."""
-        found = self.action | self.observation | self.point | self.reward
-        return found.at[0].set(found[0] | self.start)
-
 
 def example_steps(setup: Setup) -> Transition:
     """A transition batch of a rollout's shapes, all zeros."""
@@ -190,8 +179,7 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout, 
     """Step every environment `loop.rollout` times with the current policy.
 
     All randomness, fresh initial states included, is drawn in bulk beforehand, which keeps the inner loop
-    to the actor, the physics and the running statistics. Where unsound values are masked, the transitions that hold
-    them come out as not valid and with nothing unsound in them.
+    to the actor, the physics and the running statistics.
     """
     task, spec, loop, worlds, stats = setup.task, setup.task.spec, setup.loop, state.worlds, state.obs_stats
     assert isinstance(task, AbstractTask)
@@ -203,53 +191,34 @@ def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout, 
     reset_keys = jax.random.split(keys[Stream.RESETS], lead)
     fresh = jax.vmap(jax.vmap(lambda k: task.reset(key=k)))(reset_keys)
     start = unsound(jax.vmap(task.observe)(worlds.inner), 1)
-    if setup.mask:
-        worlds = Worlds(worlds.inner, worlds.elapsed, instead(start, jnp.zeros_like(worlds.obs), worlds.obs))
 
-    def step(carry: tuple[Worlds, Moments, Any], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments, Any], Any]:
-        worlds, stats, doubted = carry
+    def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Any]:
+        worlds, stats = carry
         noise, keys, fresh = now
         action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(worlds.obs, noise)
-        wrong_action = unsound(action, 1)
-        if setup.mask:
-            action = instead(wrong_action, jnp.zeros_like(action), action)
         inner, reward, terminated = jax.vmap(lambda s, a, k: task.step(s, a, key=k))(
             worlds.inner, spec.action.executed(action), keys
         )
         true_next = jax.vmap(task.observe)(inner)
         wrong = unsound(true_next, 1)
-        if setup.mask:
-            terminated &= ~wrong
         elapsed = worlds.elapsed + 1
         truncated = ~terminated & (elapsed >= spec.horizon) if spec.horizon else jnp.zeros_like(terminated)
-        if setup.mask:
-            truncated |= wrong
         ended = terminated | truncated
         points = jax.vmap(task.track)(inner)
         inner = jax.tree.map(lambda new, old: instead(ended, new, old), fresh, inner)
         acted_next = jax.vmap(task.observe)(inner)
-        wrong_next = unsound(acted_next, 1)
+        wrong |= unsound(acted_next, 1)
         if loop.normalise_obs:
-            stats = stats.merge(acted_next, ~wrong_next if setup.mask else None)
-        acted_next = setup.normalise(stats, acted_next)
-        next_obs, valid, found = setup.normalise(stats, true_next), jnp.ones_like(terminated), wrong | wrong_next
-        if setup.mask:
-            next_obs = instead(wrong, worlds.obs, next_obs)
-            acted_next = instead(wrong_next, jnp.zeros_like(acted_next), acted_next)
-            wrong_point, wrong_reward = unsound(points, 1), unsound(reward, 1)
-            points, reward = instead(wrong_point, jnp.zeros_like(points), points), jnp.where(wrong_reward, 0.0, reward)
-            valid = ~(wrong | wrong_action | wrong_point | wrong_reward | doubted)
-            # A step from an observation that was not there is none: its successor's fault is noted beside its own.
-            found, doubted = (wrong_action, wrong | wrong_next | doubted, wrong_point, wrong_reward), wrong_next
+            stats = stats.merge(acted_next)
+        acted_next, next_obs = setup.normalise(stats, acted_next), setup.normalise(stats, true_next)
+        valid = jnp.ones_like(terminated)
         transition = Transition(worlds.obs, action, next_obs, reward, terminated, truncated, valid)
         worlds = Worlds(inner, jnp.where(ended, 0, elapsed), acted_next)
-        return (worlds, stats, doubted), ((transition, acted_next, points), found)
+        return (worlds, stats), ((transition, acted_next, points), wrong)
 
-    begin = (worlds, stats, start if setup.mask else None)
-    (worlds, stats, _), (steps, found) = jax.lax.scan(step, begin, (noise, step_keys, fresh))
+    (worlds, stats), (steps, wrong) = jax.lax.scan(step, (worlds, stats), (noise, step_keys, fresh))
     rollout = Rollout(*steps)
-    wrong = Unsound(start, *found) if setup.mask else Unsound.among(rollout, start, found)
-    return worlds, stats, rollout, wrong
+    return worlds, stats, rollout, Unsound.among(rollout, start, wrong)
 
 
 def instead(where: Bool[Array, " N"], new: Shaped[Array, "N ..."], old: Shaped[Array, "N ..."]) -> Array:
@@ -276,8 +245,6 @@ def learn(
     """
     state, seen, metrics = learn_policy(setup, state, rollout, wrong)
     state, of_model = learn_model(setup, state, seen, rollout.film)
-    if setup.mask:
-        metrics["masked/updates"] += of_model.pop("masked/updates")
     return state, {**metrics, **of_model}
 
 
@@ -285,25 +252,22 @@ def learn_policy(
     setup: Setup, state: TrainState, rollout: Rollout, wrong: Unsound | None = None
 ) -> tuple[TrainState, Transition, Metrics]:
     """The first half of an update: bonus, reward, policy, cells. Returns also the steps as the model sees them."""
-    loop, learner, keys, mask, film = setup.loop, setup.learner, state.keys(), setup.mask, rollout.film
+    loop, learner, keys, film = setup.loop, setup.learner, state.keys(), rollout.film
     if wrong is None:
         wrong = Unsound.among(rollout, unsound(rollout.step.obs[0], 1), False)
     seen, model = as_seen(setup, rollout), state.curiosity
-    terms = explanation(model, seen, key=keys[Stream.EXPLAIN], mask=mask, film=film)
-    learner_state, raw, bonus = learner.reward(model, state.learner, seen, key=keys[Stream.BONUS], mask=mask, film=film)
+    terms = explanation(model, seen, key=keys[Stream.EXPLAIN], film=film)
+    learner_state, raw, bonus = learner.reward(model, state.learner, seen, key=keys[Stream.BONUS], film=film)
     wrong_bonus = unsound(raw, 2, LIMIT)
-    # Masked steps are not valid, and whoever learns from the rollout must look.
-    spec = replace(setup.task.spec, fillers=True) if mask else setup.task.spec
-    if mask:
-        raw = jnp.where(wrong_bonus, 0.0, raw)
+    spec = setup.task.spec
     task_reward, earned, of_reward = state.task_reward, rollout.step.reward, {}
     if task_reward is not None:
         task_reward, earned, of_reward = task_reward.pay(
             rollout.step, discount=loop.reward_discount, clip=loop.reward_clip, all_valid=not spec.fillers
         )
     rewards = Rewards(earned, bonus, loop.extrinsic_weight, loop.intrinsic_weight)
-    agent, policy_report = setup.agent.learn(spec, state.agent, rollout, rewards, key=keys[Stream.POLICY], mask=mask)
-    visited, coverage = count_cells(setup, state.visited, rollout, raw, wrong)
+    agent, policy_report = setup.agent.learn(spec, state.agent, rollout, rewards, key=keys[Stream.POLICY])
+    visited, coverage = count_cells(setup, state.visited, rollout, raw)
     policy_report, policy_steps = told(policy_report)
     metrics = {
         **coverage,
@@ -319,9 +283,6 @@ def learn_policy(
         **{f"unsound/policy_{name}": policy_steps[f"unsound/{name}"] for name in ("loss", "gradient")},
         "unsound/policy": first(~all_within(flatten(agent)[0], jnp.inf)),
     }
-    if mask:
-        metrics["masked/steps"] = jnp.sum(wrong.anywhere | wrong_bonus)
-        metrics["masked/updates"] = policy_steps["masked/updates"]
     state = replace(state, agent=agent, learner=learner_state, visited=visited, task_reward=task_reward)
     return state, seen, metrics
 
@@ -331,7 +292,7 @@ def learn_model(
 ) -> tuple[TrainState, Metrics]:
     """The second half: the model trains on the steps as it sees them, and the iteration is over."""
     model, learner_state, report = setup.learner.update(
-        state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL], mask=setup.mask, film=film
+        state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL], film=film
     )
     state = replace(state, curiosity=model, learner=learner_state, iteration=state.iteration + 1)
     return state, model_metrics(setup, state, report)
@@ -340,15 +301,12 @@ def learn_model(
 def model_metrics(setup: Setup, state: TrainState, report: Metrics) -> Metrics:
     """What is told of a model's training."""
     report, steps = told(report)
-    metrics = {
+    return {
         **{f"model/{name}": value for name, value in report.items()},
         **{f"unsound/model_{name}": steps[f"unsound/{name}"] for name in ("loss", "gradient")},
         # The last net, for whatever came from elsewhere: optimisers, the bonus's scale and memories included.
         "unsound/model": first(~sane(state.curiosity, state.learner)),
     }
-    if setup.mask:
-        metrics["masked/updates"] = steps["masked/updates"]
-    return metrics
 
 
 def sane(model: AbstractCuriosity, learner: LearnerState) -> Bool[Array, ""]:
@@ -360,8 +318,8 @@ def sane(model: AbstractCuriosity, learner: LearnerState) -> Bool[Array, ""]:
 
 def told(report: Metrics) -> tuple[Metrics, Metrics]:
     """A report's own terms, and what it says of its gradient steps; those that were never made were sound."""
-    nothing = {"unsound/loss": -1, "unsound/gradient": -1, "masked/updates": 0}
-    steps = {name: report.get(name, jnp.asarray(value, jnp.int32)) for name, value in nothing.items()}
+    none = jnp.asarray(-1, jnp.int32)
+    steps = {name: report.get(name, none) for name in ("unsound/loss", "unsound/gradient")}
     return {name: value for name, value in report.items() if name not in steps}, steps
 
 
@@ -376,16 +334,12 @@ def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
 
 
 def count_cells(
-    setup: Setup, visited: dict[str, Array], rollout: Rollout, raw: Float[Array, "T N"], wrong: Unsound
+    setup: Setup, visited: dict[str, Array], rollout: Rollout, raw: Float[Array, "T N"]
 ) -> tuple[dict[str, Array], Metrics]:
     """Mark the visited cells of every grid; report coverage in per cent, visits and the bonus paid in each cell."""
     after, metrics = {}, {}
     for grid in setup.task.grids:
-        cells = grid.index(rollout.points)
-        if setup.mask:
-            # A number beyond the last cell's: it is counted nowhere.
-            cells = jnp.where(wrong.anywhere, grid.size, cells)
-        cells = cells.reshape(-1)
+        cells = grid.index(rollout.points).reshape(-1)
         occupancy = jnp.zeros(grid.size, jnp.int32).at[cells].add(1)
         metrics[f"paid/{grid.name}"] = jnp.zeros(grid.size).at[cells].add(raw.reshape(-1))
         after[grid.name] = visited[grid.name] | (occupancy > 0)
