@@ -105,7 +105,10 @@ class Case:
         undo = [timed(group.fleet, "end_step", "waiting for emulators") for group in lane.groups]
         undo += [timed(group.fleet, "begin_play", "orders to emulators") for group in lane.groups]
         undo += [timed(lane, "_acted", "frames to the device, actions back")]
-        undo += [timed(lane, "_teach", "beginning gradient steps of the model"), timed(lane, "_learn", "bonus, policy")]
+        undo += [
+            timed(lane, "_train_step", "beginning gradient steps of the model"),
+            timed(lane, "_learn", "bonus, policy"),
+        ]
         begun = time.perf_counter()
         lane.iterate()
         total = time.perf_counter() - begun

@@ -774,7 +774,7 @@ def test_nothing_that_is_not_finite_is_ever_written(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, IDENTITY, 3)
     nan, infinite = np.array([0.0, np.nan]), np.array([np.inf, 0.0])
     begun = {"fine": np.zeros(2), "meant": infinite, "number": np.arange(3)}
-    assert initially_infinite({**begun, "broken": nan, "worlds.obs": infinite, "lane0.host.fleet/obs": infinite}) == {
+    assert initially_infinite({**begun, "broken": nan, "envs.obs": infinite, "lane0.host.fleet/obs": infinite}) == {
         "meant"
     }
     writer = CheckpointWriter(store, 0.0, initially_infinite(begun))

@@ -23,7 +23,7 @@ LAYERS = [
         "_tree",
         "_stats",
         "dist",
-        "_film",
+        "_frames",
         "_settings",
         "_sound",
         "_version",

@@ -17,7 +17,7 @@ from small import SMALL
 import curiax
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import compile_chunk, first_states, padded, place, seed_mesh
-from curiax.train.loop import TrainState, as_seen, bonus_metrics, collect, learn
+from curiax.train.loop import TrainState, bonus_metrics, collect, learn, model_transitions
 
 
 def plan_for(task: Any = "mountain-car", method: Any = "lbs", **changes: Any) -> Plan:
@@ -40,7 +40,7 @@ def collected(envs: int = 1) -> tuple[Plan, TrainState, Any]:
 
 def test_observations_are_normalised_as_stable_baselines_does() -> None:
     """A float64 replay of VecNormalize: update with the observation that step() returns, then normalise."""
-    plan, _, (worlds, stats, rollout) = collected()
+    plan, _, (envs, stats, rollout) = collected()
     points = np.asarray(rollout.points)[:, 0]
     ended = np.asarray(rollout.step.ended)[:, 0]
     seen = np.asarray(rollout.acted_next)[:, 0]
@@ -55,7 +55,7 @@ def test_observations_are_normalised_as_stable_baselines_does() -> None:
         np.testing.assert_allclose(seen[t], expected, rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(stats.mean, mean, rtol=1e-4)
     np.testing.assert_allclose(stats.var, var, rtol=2e-3)
-    assert int(worlds.elapsed[0]) == len(points) % 100
+    assert int(envs.elapsed[0]) == len(points) % 100
     assert plan.setup.task.spec.horizon == 100
 
 
@@ -91,7 +91,7 @@ def test_dynamics_inside_the_loop_are_the_tasks() -> None:
     """Replaying the recorded actions through the task alone gives the recorded points."""
     plan, state, (_, _, rollout) = collected()
     task = plan.setup.task
-    inner = jax.tree.map(lambda x: x[0], state.worlds.inner)
+    inner = jax.tree.map(lambda x: x[0], state.envs.inner)
     step = jax.jit(lambda s, a: task.step(s, a, key=jax.random.key(0))[0])
     for t in range(99):
         inner = step(inner, rollout.step.action[t, 0])
@@ -111,7 +111,7 @@ def test_what_the_model_sees_at_an_episode_end(successor: str) -> None:
     plan, _, (_, _, rollout) = collected()
     loop: Any = dataclasses.replace(plan.setup.loop, successor=successor)
     setup = dataclasses.replace(plan.setup, loop=loop)
-    seen = as_seen(setup, rollout)
+    seen = model_transitions(setup, rollout).step
     expected = rollout.acted_next if successor == "reset" else rollout.step.next_obs
     np.testing.assert_array_equal(seen.next_obs, expected)
     assert np.asarray(seen.valid).sum() == (127 if successor == "drop" else 128)
@@ -121,11 +121,11 @@ def test_what_the_model_sees_at_an_episode_end(successor: str) -> None:
 def test_the_model_sees_the_executed_action_if_asked() -> None:
     plan, _, (_, _, rollout) = collected()
     loop = dataclasses.replace(plan.setup.loop, model_action="executed")
-    seen = as_seen(dataclasses.replace(plan.setup, loop=loop), rollout)
+    seen = model_transitions(dataclasses.replace(plan.setup, loop=loop), rollout).step
     raw = np.asarray(rollout.step.action)
     assert (np.abs(raw) > 1).any()
     np.testing.assert_array_equal(seen.action, np.clip(raw, -1, 1))
-    np.testing.assert_array_equal(as_seen(plan.setup, rollout).action, raw)
+    np.testing.assert_array_equal(model_transitions(plan.setup, rollout).step.action, raw)
 
 
 def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> None:
@@ -148,7 +148,7 @@ def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> 
         _, _, rollout, _ = collect(setup, state)
         rollout = eqx.tree_at(lambda r: r.step.reward, rollout, jnp.full_like(rollout.step.reward, 3.0))
         _, metrics = learn(setup, state, rollout)
-        seen = as_seen(setup, rollout)
+        seen = model_transitions(setup, rollout).step
         raw = jax.vmap(jax.vmap(lambda t: state.curiosity.reward(None, t, key=jax.random.key(0))[1]))(seen)
         _, scaled = state.learner.scale.scale(raw, discount=0.99, clip=3.0, order="before")
         return metrics["bonus/mean"], jnp.mean(raw), given[0], 0.5 * 3.0 + 2.0 * scaled

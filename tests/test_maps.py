@@ -17,7 +17,7 @@ import curiax
 from curiax.envs import NoisyRemote, RemoteSettings
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import first_states
-from curiax.train.loop import Stream, as_seen, collect, iterate, probe_maps
+from curiax.train.loop import Stream, collect, iterate, model_transitions, probe_maps
 
 
 class NoiseMeter(curiax.AbstractCuriosity):
@@ -86,7 +86,7 @@ def test_what_was_paid_is_counted_where_it_was_paid() -> None:
     """Brute force over the rollout; and the noise earned all of a bonus that pays for noise alone."""
     plan, state, found = iterated("mountain-car-frozen", NoiseMeter)
     rollout = eqx.filter_jit(collect)(plan.setup, state)[2]
-    seen = as_seen(plan.setup, rollout)
+    seen = model_transitions(plan.setup, rollout).step
     raw = np.abs(np.asarray(seen.next_obs)[:, 0, -1] - np.asarray(seen.obs)[:, 0, -1])
     pressed = np.asarray(rollout.step.action)[:, 0, -1] > 0
     for grid in plan.setup.task.grids:

@@ -11,7 +11,7 @@ import pytest
 
 from curiax.envs.atari import Atari
 from curiax.experiments.spec import Experiment, resolve
-from curiax.train import filmed
+from curiax.train import frames
 from curiax.train.lanes import open_lanes
 from curiax.train.random_play import PLAYERS, moments_of, random_play
 
@@ -98,7 +98,7 @@ def test_features_are_standardised_on_random_play(monkeypatch: pytest.MonkeyPatc
         heard.append(random_play(task, fleets, rng))
         return heard[-1]
 
-    monkeypatch.setattr(filmed, "random_play", listened)
+    monkeypatch.setattr(frames, "random_play", listened)
     lane, other = lanes = open_lanes(plan.setup, plan.build_model, [3, 4])
     for each in lanes:
         each._play_at_random()

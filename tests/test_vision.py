@@ -19,7 +19,7 @@ from test_trained import CHOICE, DATA, expected
 
 import curiax
 from curiax import AbstractTask, Box, Grid, OutputError, Spec
-from curiax._types import Film
+from curiax._frames import FrameStore
 from curiax.agents.ppo import VisionPolicy
 from curiax.cli import main
 from curiax.cli.watch import told
@@ -81,7 +81,7 @@ def logits(path: Path, obs: np.ndarray) -> np.ndarray:
     _, learnt = saved.read(path)
     one = learnt.one(learnt.seeds[0])
     assert isinstance(one.agent, VisionPolicy)
-    view = Film(jnp.zeros((1, SIDE, SIDE), jnp.uint8), one.obs_stats.mean, jnp.sqrt(one.obs_stats.var.ravel()[0]))
+    view = FrameStore(jnp.zeros((1, SIDE, SIDE), jnp.uint8), one.obs_stats.mean, jnp.sqrt(one.obs_stats.var.ravel()[0]))
     each = jax.jit(jax.vmap(lambda pixels: one.agent.distribution(view.standardised(pixels)).logits))
     return np.asarray(each(jnp.asarray(obs)))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent
 #: What a run's numbers follow from, once its settings are known.
-DECISIVE = ("_film.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "dist.py", "nn.py")
+DECISIVE = ("_frames.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "dist.py", "nn.py")
 DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 #: What lies there and only draws for people.
 DRAWING = "_picture.py"

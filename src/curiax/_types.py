@@ -8,30 +8,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped, UInt8
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
+from ._frames import FrameStore, map_in_chunks
 from ._text import checked_name
 
 __all__ = [
     "Axis",
     "Box",
     "Discrete",
-    "Film",
     "Grid",
     "PRNGKey",
-    "Pixels",
     "Rewards",
     "Rollout",
     "Scalar",
     "Spec",
     "Transition",
     "Vector",
+    "materialise",
 ]
 
 #: Sides that leave at least one pixel after two convolutions of 3 x 3 and a pooling of 2 x 2.
@@ -258,74 +258,57 @@ class Transition(eqx.Module):
         return self.terminated | self.truncated
 
 
-class Pixels(NamedTuple):
-    """How the pixels of large images are standardised: a mean for each, one deviation for all.
-
-    The deviation is the mean over pixels of their own deviations. Both are measured once and then stand still.
-    """
-
-    mean: Any
-    deviation: Any
-
-    @staticmethod
-    def plain(shape: tuple[int, ...]) -> Pixels:
-        """Statistics that leave pixels of 0..1 as they are, to the bit."""
-        return Pixels(jnp.zeros(shape), jnp.ones(()))
-
-    def standardised(self, pixels: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Pixels as networks see them."""
-        return (pixels - self.mean) / (self.deviation + 1e-8)
-
-
-class Film(eqx.Module):
-    """The frames of a rollout, and how an observation is made of some of them.
-
-    In a rollout with a film an observation is the numbers of its frames, the newest last, −1 for black. What agents and
-    methods see of it is standardised as `Pixels` says.
-    """
-
-    frames: UInt8[Array, "count height width"]
-    mean: Float[Array, "height width stack"]
-    deviation: Scalar
-    #: The type of what is seen: convolutions compute in the type of their input.
-    kind: Any = eqx.field(static=True, default=jnp.float32)
-    #: How the second axis of what is computed from it is dealt out over devices; None where there is one.
-    share: Any = eqx.field(static=True, default=None)
-
-    def shared(self, columns: Any) -> Any:
-        """Columns of a rollout `[T, N, ...]`, or minibatches `[number, B, ...]`, dealt out over the devices."""
-        return columns if self.share is None else jax.lax.with_sharding_constraint(columns, self.share)
-
-    def __call__(self, numbers: Int[Array, " stack"]) -> Float[Array, "height width stack"]:
-        black = (numbers < 0)[:, None, None]
-        shown = jnp.where(black, jnp.uint8(0), self.frames[jnp.maximum(numbers, 0)])
-        return self.standardised(jnp.moveaxis(shown, 0, -1))
-
-    def standardised(self, pixels: UInt8[Array, "height width stack"]) -> Float[Array, "height width stack"]:
-        """Pixels as networks see them."""
-        seen = Pixels(self.mean, self.deviation).standardised(pixels.astype(jnp.float32))
-        return seen.astype(self.kind)
+def materialise(frames: FrameStore | None, t: Transition) -> Transition:
+    """One transition with what is seen in the place of the numbers of frames, if it is made of frames."""
+    if frames is None:
+        return t
+    return eqx.tree_at(lambda t: (t.obs, t.next_obs), t, (frames(t.obs), frames(t.next_obs)))
 
 
 class Rollout(eqx.Module):
     """`T` steps of `N` environments: what collection hands to learning.
 
     `step.next_obs` is the true successor; `acted_next` is the observation the agent acted on next, which
-    at an episode's end is the first one of the next episode. With a `film` all of them are numbers of its frames.
+    at an episode's end is the first one of the next episode. Whether observations are arrays or numbers of `frames`
+    only this class knows: `see`, `seen` and `map` hand them out as networks see them.
     """
 
     step: Transition
     acted_next: Shaped[Array, "T N ..."]
     points: Float[Array, "T N axes"]
-    film: Film | None = None
+    frames: FrameStore | None = None
+
+    @staticmethod
+    def of(steps: Transition | Rollout) -> Rollout:
+        """A rollout of bare transitions `[T, N]`, or the rollout itself."""
+        if isinstance(steps, Rollout):
+            return steps
+        return Rollout(steps, steps.next_obs, jnp.zeros((*steps.reward.shape, 0)))
 
     def see(self, obs: Shaped[Array, "..."]) -> Float[Array, "..."]:
         """One observation, as agents and methods see it."""
-        return obs if self.film is None else self.film(obs)
+        return obs if self.frames is None else self.frames(obs)
+
+    def seen(self, t: Transition) -> Transition:
+        """One transition, as agents and methods see it."""
+        return materialise(self.frames, t)
+
+    def map(self, each: Any, *columns: Any) -> Any:
+        """`each` of one environment's columns at every step `[T, N]`; of those made of frames a few times at once."""
+        return jax.vmap(jax.vmap(each))(*columns) if self.frames is None else map_in_chunks(each, *columns)
+
+    def some_times(self, one_in: int) -> slice:
+        """One time step in so many where observations are made of frames, as each look costs much; otherwise all."""
+        return slice(None, None, None if self.frames is None else one_in)
+
+    def at(self, times: slice) -> Rollout:
+        """Some of its time steps."""
+        step = jax.tree.map(lambda x: x[times], self.step)
+        return Rollout(step, self.acted_next[times], self.points[times], self.frames)
 
     def shared(self, batches: Any) -> Any:
-        """Minibatches of its steps `[number, B, ...]`, dealt out over the devices that share its film."""
-        return batches if self.film is None else self.film.shared(batches)
+        """Minibatches of its steps `[number, B, ...]`, dealt out over the devices that share its frames."""
+        return batches if self.frames is None else self.frames.shared(batches)
 
 
 class Rewards(eqx.Module):

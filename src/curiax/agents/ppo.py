@@ -24,7 +24,6 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
-from .._film import at_every_time
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
@@ -197,13 +196,13 @@ AnyPolicy = Policy | VisionPolicy
 LOOKED_AT = 8
 
 
-def log_probs(policy: AnyPolicy, rollout: Rollout, times: slice) -> Float[Array, "_ N"]:
-    """Log-probability of every action taken at some times."""
+def log_probs(policy: AnyPolicy, rollout: Rollout) -> Float[Array, "T N"]:
+    """Log-probability of every action taken."""
 
     def each(obs: Array, action: Array) -> Scalar:
         return policy.distribution(rollout.see(obs)).log_prob(action)
 
-    return at_every_time(rollout.film, each, rollout.step.obs[times], rollout.step.action[times])
+    return rollout.map(each, rollout.step.obs, rollout.step.action)
 
 
 class NumpyActor:
@@ -344,8 +343,8 @@ class PPO(AbstractAgent):
         )
 
         # How far the whole update moved the policy on this rollout; of frames, on some of its steps.
-        some = slice(None, None, None if rollout.film is None else LOOKED_AT)
-        log_ratio = (log_probs(policy, rollout, some) - log_prob[some]).reshape(-1)
+        times = rollout.some_times(LOOKED_AT)
+        log_ratio = (log_probs(policy, rollout.at(times)) - log_prob[times]).reshape(-1)
         report["approx_kl"] = jnp.mean(jnp.exp(log_ratio) - 1.0 - log_ratio)
         report["clip_fraction"] = jnp.mean(jnp.abs(jnp.exp(log_ratio) - 1.0) > s.clip)
         for head, name in enumerate(("", "bonus_")[: value.shape[-1]]):
@@ -390,11 +389,11 @@ class PPO(AbstractAgent):
             distribution, value = policy.both(rollout.see(obs))
             return value, distribution.log_prob(action)
 
-        return at_every_time(rollout.film, each, rollout.step.obs, rollout.step.action)
+        return rollout.map(each, rollout.step.obs, rollout.step.action)
 
     def _true_successors(self, policy: AnyPolicy, rollout: Rollout) -> Float[Array, "T N heads"]:
         """V of what each step led to, at an episode's end, too."""
-        return at_every_time(rollout.film, lambda obs: policy.values(rollout.see(obs)), rollout.step.next_obs)
+        return rollout.map(lambda obs: policy.values(rollout.see(obs)), rollout.step.next_obs)
 
     def _loss(
         self, policy: AnyPolicy, batch: Batch, see: Callable[[Array], Array] = lambda obs: obs

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._film import at_every_time, shown
 from .._stats import valid_mean
-from .._types import Film, PRNGKey, Scalar, Transition
+from .._types import PRNGKey, Rollout, Scalar, Transition
 from .features import Target
 
 Memory = PyTree
@@ -132,26 +131,27 @@ def start_memory(model: AbstractCuriosity, n_envs: int) -> Memory:
 def score(
     model: AbstractCuriosity,
     memory: Memory,
-    steps: Transition,
+    steps: Transition | Rollout,
     *,
     key: PRNGKey,
-    film: Film | None = None,
 ) -> tuple[Memory, Float[Array, "T N"]]:
-    """The raw bonus of every transition of a rollout `[T, N]`, which may be made of a film's frames.
+    """The raw bonus of every transition of a rollout `[T, N]`.
 
     Without memory all transitions are scored at once. With memory each environment is followed through
     time, and its memory is cut by `forget` after each transition that ended an episode. Invalid steps earn
     0 and add nothing to the memory, but if one ends an episode the memory is cut all the same.
     """
-    shape = steps.reward.shape
+    rollout = Rollout.of(steps)
+    step = rollout.step
+    shape = step.reward.shape
     keys, axis = method_keys(model, key, shape)
 
     def one(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
-        return model.reward(memory, shown(film, t), key=key)
+        return model.reward(memory, rollout.seen(t), key=key)
 
     if memory is None:
-        bonus = with_keys(film, lambda t, k: one(None, t, k)[1], steps, keys, axis)
-        return None, jnp.where(steps.valid, bonus, 0.0)
+        bonus = with_keys(rollout, lambda t, k: one(None, t, k)[1], keys, axis)
+        return None, jnp.where(step.valid, bonus, 0.0)
 
     def follow(memory: Memory, t: Transition, key: PRNGKey) -> tuple[Memory, Scalar]:
         after, bonus = one(memory, t, key)
@@ -164,32 +164,30 @@ def score(
         return jax.vmap(follow, in_axes=(0, 0, axis))(memory, *now)
 
     if shape[0] == 1:  # no loop for one step: each of its passes would copy the memory once more
-        now = jax.tree.map(lambda x: x[0], steps)
+        now = jax.tree.map(lambda x: x[0], step)
         memory, bonus = at_time(memory, (now, keys if axis is None else keys[0]))
         return memory, bonus[None]
     if axis is None:
-        return jax.lax.scan(lambda m, t: at_time(m, (t, keys)), memory, steps)
-    return jax.lax.scan(at_time, memory, (steps, keys))
+        return jax.lax.scan(lambda m, t: at_time(m, (t, keys)), memory, step)
+    return jax.lax.scan(at_time, memory, (step, keys))
 
 
-def with_keys(film: Film | None, each: Any, steps: Transition, keys: Any, axis: int | None) -> Any:
-    """`each` of the steps, with a key of its own or the one for all."""
+def with_keys(rollout: Rollout, each: Any, keys: Any, axis: int | None) -> Any:
+    """`each` of a rollout's steps, with a key of its own or the one for all."""
     if axis is None:
-        return at_every_time(film, lambda t: each(t, keys), steps)
-    return at_every_time(film, each, steps, keys)
+        return rollout.map(lambda t: each(t, keys), rollout.step)
+    return rollout.map(each, rollout.step, keys)
 
 
-#: Of steps made of a film's frames one in so many is explained: all would cost another pass of the networks.
+#: Of steps made of frames one in so many is explained: all would cost another pass of the networks.
 EXPLAINED = 16
 
 
-def explanation(
-    model: AbstractCuriosity, steps: Transition, *, key: PRNGKey, film: Film | None = None
-) -> dict[str, Scalar]:
+def explanation(model: AbstractCuriosity, steps: Transition | Rollout, *, key: PRNGKey) -> dict[str, Scalar]:
     """Mean over the valid steps of a rollout `[T, N]` of the terms of the bonus."""
-    if film is not None:
-        steps = jax.tree.map(lambda x: x[::EXPLAINED], steps)
-    keys, axis = method_keys(model, key, steps.reward.shape)
+    rollout = Rollout.of(steps)
+    rollout = rollout.at(rollout.some_times(EXPLAINED))
+    keys, axis = method_keys(model, key, rollout.step.reward.shape)
     # The same nesting as in `score`, so that the compiler can share the networks' evaluation with it.
-    terms = with_keys(film, lambda t, k: model.explain(shown(film, t), key=k), steps, keys, axis)
-    return jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)
+    terms = with_keys(rollout, lambda t, k: model.explain(rollout.seen(t), key=k), keys, axis)
+    return jax.tree.map(lambda term: valid_mean(term, rollout.step.valid), terms)

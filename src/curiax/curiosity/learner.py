@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._film import shown
+from .._frames import FrameStore
 from .._settings import Count, CountOrZero, Discount, NonNegative, Positive
 from .._stats import ReturnScale, valid_mean
 from .._tree import adam, descend, flatten, shuffle
-from .._types import Film, PRNGKey, Scalar, Transition
+from .._types import PRNGKey, Rollout, Scalar, Transition, materialise
 from ._base import AbstractCuriosity, Memory, blanked, score, start_memory
 
 
@@ -75,13 +75,15 @@ class LearnerState(eqx.Module):
     pool: Pool | None
 
 
-class Lessons(eqx.Module):
+class Minibatches(eqx.Module):
     """Minibatches `[number, B]` in the order of training, and their randomness."""
 
-    batches: Transition
-    drawn: PyTree
-    #: Which of them are meant; None for all.
+    steps: Transition
+    draws: PyTree
+    #: Which of them are trained on; None for all.
     wanted: Bool[Array, " number"] | None = None
+    #: What their observations are made of; None where these are arrays.
+    frames: FrameStore | None = None
 
 
 class Learner(eqx.Module):
@@ -108,13 +110,12 @@ class Learner(eqx.Module):
         self,
         model: AbstractCuriosity,
         state: LearnerState,
-        steps: Transition,
+        steps: Transition | Rollout,
         *,
         key: PRNGKey,
-        film: Film | None = None,
     ) -> tuple[LearnerState, Float[Array, "T N"], Float[Array, "T N"]]:
         """The raw bonus and the scaled one that is paid."""
-        memory, raw = score(model, state.memory, steps, key=key, film=film)
+        memory, raw = score(model, state.memory, steps, key=key)
         scale, paid = state.scale, raw
         if self.settings.scale:
             s = self.settings
@@ -125,11 +126,10 @@ class Learner(eqx.Module):
         self,
         model: AbstractCuriosity,
         state: LearnerState,
-        steps: Transition,
+        steps: Transition | Rollout,
         *,
         key: PRNGKey,
         count: Int[Array, ""] | None = None,
-        film: Film | None = None,
     ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
         """Epochs of minibatches over the rollout, or over the pool where one is kept.
 
@@ -138,26 +138,28 @@ class Learner(eqx.Module):
         """
         if not self.trains(model):
             return model, state, {}
-        state, lessons = self.lessons(model, state, steps, key=key, count=count)
-        return self.train(model, state, lessons, film=film)
+        state, batches = self.minibatches(model, state, steps, key=key, count=count)
+        return self.train(model, state, batches)
 
     def trains(self, model: AbstractCuriosity) -> bool:
         """Whether there is anything to train."""
         return flatten(model)[0].size > 0 and self.settings.epochs > 0
 
-    def lessons(
+    def minibatches(
         self,
         model: AbstractCuriosity,
         state: LearnerState,
-        steps: Transition,
+        steps: Transition | Rollout,
         *,
         key: PRNGKey,
         count: Int[Array, ""] | None = None,
-    ) -> tuple[LearnerState, Lessons]:
+    ) -> tuple[LearnerState, Minibatches]:
         """What `update` trains on, one minibatch after another; the rollout is in the pool then, where one is kept."""
-        pool = None if state.pool is None else state.pool.add(blanked(steps))
+        rollout = Rollout.of(steps)
+        newest = blanked(rollout.step)
+        pool = None if state.pool is None else state.pool.add(newest)
         order_key, loss_key = jax.random.split(key)
-        batches, wanted = self._minibatches(blanked(steps), pool, order_key, count)
+        batches, wanted = self._dealt(newest, pool, order_key, count)
         number, size = batches.reward.shape
         draws = jax.vmap(model.draw) if model.shares_key else jax.vmap(jax.vmap(model.draw))
         each = () if model.shares_key else (size,)
@@ -165,36 +167,32 @@ class Learner(eqx.Module):
         if count is not None and wanted is not None:
             # The keys that the same batches have without the padding: there are fewer of them, and fewer steps in one.
             before = jnp.maximum(jnp.cumsum(wanted) - 1, 0)
-            full = jnp.minimum(size, count * steps.reward.shape[1])
+            full = jnp.minimum(size, count * newest.reward.shape[1])
             place = before if model.shares_key else before[:, None] * full + jnp.arange(size)
             keys = keys.reshape(-1)[jnp.minimum(place, keys.size - 1)]
         state = LearnerState(state.opt_state, state.memory, state.scale, pool)
-        return state, Lessons(batches, draws(keys), wanted)
+        return state, Minibatches(batches, draws(keys), wanted, rollout.frames)
 
     def train(
-        self,
-        model: AbstractCuriosity,
-        state: LearnerState,
-        lessons: Lessons,
-        *,
-        film: Film | None = None,
+        self, model: AbstractCuriosity, state: LearnerState, batches: Minibatches
     ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
-        """A gradient step for each lesson, and means of what the method reports."""
+        """A gradient step for each minibatch, and means of what the method reports."""
+        frames = batches.frames
 
         def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
-            steps, drawn = batch
-            if film is not None:
-                steps = jax.vmap(lambda t: shown(film, t))(steps)
-            each, terms = model.losses(steps, drawn)
+            steps, draws = batch
+            if frames is not None:
+                steps = jax.vmap(lambda t: materialise(frames, t))(steps)
+            each, terms = model.losses(steps, draws)
             total = valid_mean(each, steps.valid)
             return total, {"loss": total, **jax.tree.map(lambda term: valid_mean(term, steps.valid), terms)}
 
-        steps = lessons.batches if film is None else film.shared(lessons.batches)
-        batches = (steps, lessons.drawn)
-        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, batches, wanted=lessons.wanted)
+        steps = batches.steps if frames is None else frames.shared(batches.steps)
+        given = (steps, batches.draws)
+        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, given, wanted=batches.wanted)
         return model, LearnerState(opt_state, state.memory, state.scale, state.pool), report
 
-    def _minibatches(
+    def _dealt(
         self, steps: Transition, pool: Pool | None, key: PRNGKey, count: Int[Array, ""] | None
     ) -> tuple[Transition, Bool[Array, " number"] | None]:
         """Minibatches `[number, B]`: whole time steps, all environments of each, in fresh order every epoch.

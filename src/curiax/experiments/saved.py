@@ -111,8 +111,8 @@ def described(plan: Plan, saved: Saved) -> dict[str, Any]:
 def seen(plan: Plan) -> dict[str, Any]:
     """How the networks saw observations: standardised or not, with which epsilon, clipped to which bound.
 
-    Frames of emulators are always standardised and never clipped, as `Film` has it: without measured statistics those
-    in force are mean 0 and deviation 255.
+    Frames of emulators are always standardised and never clipped, as `FrameStore` has it: without measured statistics
+    those in force are mean 0 and deviation 255.
     """
     loop = plan.setup.loop
     if isinstance(plan.setup.task, AbstractEmulatorTask):

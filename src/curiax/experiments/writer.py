@@ -111,9 +111,7 @@ def initially_infinite(arrays: Mapping[str, np.ndarray]) -> frozenset[str]:
     return frozenset(
         name
         for name, array in arrays.items()
-        if not finite(array)
-        and not np.isnan(array).any()
-        and not name.endswith(("worlds.obs", "host.obs", "fleet/obs"))
+        if not finite(array) and not np.isnan(array).any() and not name.endswith(("envs.obs", "host.obs", "fleet/obs"))
     )
 
 

@@ -23,10 +23,11 @@ import numpy as np
 
 from .._contract import build_method, check_method_shapes
 from .._errors import NonFiniteError, UsageError
+from .._frames import Pixels
 from .._settings import checked, defaults
 from .._sound import COMPUTED, LIMIT
 from .._stats import Moments
-from .._types import Box, Pixels, Spec, Transition
+from .._types import Box, Spec, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
 from ..curiosity.encoders import large_image
 from ..experiments.paying import MOST_MEMORY

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from .._frames import Pixels
 from .._sound import all_within
 from .._stats import Moments
-from .._types import Pixels, PRNGKey, Transition
+from .._types import PRNGKey, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, score
 from ..train.devices import compiler_options
 from . import spaces

@@ -24,7 +24,7 @@ from ..experiments.soundness import PREFIX, Fault, find_faults
 from ..experiments.spec import Plan
 from ..train.batch import first_states
 from ..train.hosted import Lane
-from ..train.loop import Setup, TrainState, first_worlds, iterate
+from ..train.loop import Setup, TrainState, first_envs, iterate
 from .faults import (
     FIELDS,
     Field,
@@ -83,7 +83,7 @@ def programs() -> tuple[Any, Any]:
 
     @eqx.filter_jit
     def begin(setup: Setup, root: Any) -> Any:
-        return jax.vmap(lambda root: first_worlds(setup, root))(root)
+        return jax.vmap(lambda root: first_envs(setup, root))(root)
 
     return step, begin
 
@@ -110,7 +110,7 @@ class Trial:
         if self.lane is None:
             setup = retarget(self.setup, target)
             step, begin = programs()
-            state = eqx.tree_at(lambda s: s.worlds, state, begin(setup, state.root))
+            state = eqx.tree_at(lambda s: s.envs, state, begin(setup, state.root))
             for _ in range(iterations):
                 state, metrics = step(setup, state)
                 told.append({name: np.asarray(value) for name, value in metrics.items()})

@@ -18,7 +18,7 @@ from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractHostTask
 from . import devices
-from .loop import Metrics, Setup, Stream, TrainState, calibrated, collect, example_steps, first_worlds, iterate
+from .loop import Metrics, Setup, Stream, TrainState, calibrated, collect, example_steps, first_envs, iterate
 from .task_reward import TaskReward
 
 Arrays = Any
@@ -49,7 +49,7 @@ def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosit
             model,
             setup.learner.start(model, example_steps(setup)),
             None if hosted else Moments.start(spec.obs_shape),
-            None if hosted else first_worlds(setup, root),
+            None if hosted else first_envs(setup, root),
             {grid.name: jnp.zeros(grid.size, bool) for grid in setup.task.grids},
             root,
             jnp.zeros((), jnp.int32),

@@ -78,7 +78,8 @@ def sound(values: np.ndarray, lead: int) -> np.ndarray:
 
 def one_rollout(columns: Sequence[Array]) -> Rollout:
     """One seed's columns, as `Tape.sent` orders them, as a rollout."""
-    return Rollout(Transition(*columns[:7]), *columns[7:])
+    acted_next, points = columns[7:]
+    return Rollout(Transition(*columns[:7]), acted_next, points)
 
 
 class Lane(AbstractLane):

@@ -15,7 +15,7 @@ from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask
 from .devices import cpu_cores, in_thread, lane_devices, teams
-from .filmed import FilmLane
+from .frames import FrameLane
 from .hosted import Lane
 from .lane import AbstractLane, HostMetrics
 from .loop import Setup
@@ -89,7 +89,7 @@ def open_lanes(
     Of emulators, whose frames are large, each seed has a lane of its own, and a team of devices.
     """
     if isinstance(setup.task, AbstractEmulatorTask):
-        kind, lines = FilmLane, list(islice(cycle(teams(len(seeds), team)), len(seeds)))
+        kind, lines = FrameLane, list(islice(cycle(teams(len(seeds), team)), len(seeds)))
     else:
         found = lane_devices(len(seeds))
         kind, lines = Lane, [[device] for device in islice(cycle(found), count or len(found))]

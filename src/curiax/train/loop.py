@@ -19,7 +19,7 @@ from .._settings import Count, Discount, Positive
 from .._sound import LIMIT, all_within, first, unsound
 from .._stats import Moments, valid_mean
 from .._tree import flatten
-from .._types import Film, PRNGKey, Rewards, Rollout, Transition
+from .._types import PRNGKey, Rewards, Rollout, Transition
 from ..agents import AbstractAgent
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, score, start_memory
 from ..envs import AbstractAnyTask, AbstractTask
@@ -86,7 +86,7 @@ class Stream(IntEnum):
     BEFORE = 11
 
 
-class Worlds(eqx.Module):
+class EnvStates(eqx.Module):
     """`N` environments: their states, their clocks, and the observations to act on."""
 
     inner: Any
@@ -102,7 +102,7 @@ class TrainState(eqx.Module):
     learner: LearnerState
     #: None where the environments run on the host: their lane keeps both.
     obs_stats: Moments | None
-    worlds: Worlds | None
+    envs: EnvStates | None
     visited: dict[str, Bool[Array, " cells"]]
     root: PRNGKey
     iteration: Int[Array, ""]
@@ -165,74 +165,74 @@ def example_steps(setup: Setup) -> Transition:
     return Transition(obs, jnp.zeros((*lead, *spec.action.shape), kind), obs, jnp.zeros(lead), flag, flag, flag)
 
 
-def first_worlds(setup: Setup, root: PRNGKey) -> Worlds:
+def first_envs(setup: Setup, root: PRNGKey) -> EnvStates:
     """Freshly reset environments; a reset does not enter the observation statistics."""
     task = setup.task
     assert isinstance(task, AbstractTask)
     keys = jax.random.split(jax.random.fold_in(root, Stream.FIRST_RESET), setup.loop.envs)
     inner = jax.vmap(lambda k: task.reset(key=k))(keys)
     obs = setup.normalise(Moments.start(task.spec.obs_shape), jax.vmap(task.observe)(inner))
-    return Worlds(inner, jnp.zeros(setup.loop.envs, jnp.int32), obs)
+    return EnvStates(inner, jnp.zeros(setup.loop.envs, jnp.int32), obs)
 
 
-def collect(setup: Setup, state: TrainState) -> tuple[Worlds, Moments, Rollout, Unsound]:
+def collect(setup: Setup, state: TrainState) -> tuple[EnvStates, Moments, Rollout, Unsound]:
     """Step every environment `loop.rollout` times with the current policy.
 
     All randomness, fresh initial states included, is drawn in bulk beforehand, which keeps the inner loop
     to the actor, the physics and the running statistics.
     """
-    task, spec, loop, worlds, stats = setup.task, setup.task.spec, setup.loop, state.worlds, state.obs_stats
+    task, spec, loop, envs, stats = setup.task, setup.task.spec, setup.loop, state.envs, state.obs_stats
     assert isinstance(task, AbstractTask)
-    assert worlds is not None
+    assert envs is not None
     assert stats is not None
     lead, keys = (loop.rollout, loop.envs), state.keys()
     noise = setup.agent.noise(spec, lead, key=keys[Stream.ACTIONS])
     step_keys = jax.random.split(keys[Stream.STEPS], lead)
     reset_keys = jax.random.split(keys[Stream.RESETS], lead)
     fresh = jax.vmap(jax.vmap(lambda k: task.reset(key=k)))(reset_keys)
-    start = unsound(jax.vmap(task.observe)(worlds.inner), 1)
+    start = unsound(jax.vmap(task.observe)(envs.inner), 1)
 
-    def step(carry: tuple[Worlds, Moments], now: tuple[Any, ...]) -> tuple[tuple[Worlds, Moments], Any]:
-        worlds, stats = carry
+    def step(carry: tuple[EnvStates, Moments], now: tuple[Any, ...]) -> tuple[tuple[EnvStates, Moments], Any]:
+        envs, stats = carry
         noise, keys, fresh = now
-        action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(worlds.obs, noise)
+        action = jax.vmap(lambda o, n: setup.agent.act(spec, state.agent, o, n))(envs.obs, noise)
         inner, reward, terminated = jax.vmap(lambda s, a, k: task.step(s, a, key=k))(
-            worlds.inner, spec.action.executed(action), keys
+            envs.inner, spec.action.executed(action), keys
         )
         true_next = jax.vmap(task.observe)(inner)
         wrong = unsound(true_next, 1)
-        elapsed = worlds.elapsed + 1
+        elapsed = envs.elapsed + 1
         truncated = ~terminated & (elapsed >= spec.horizon) if spec.horizon else jnp.zeros_like(terminated)
         ended = terminated | truncated
         points = jax.vmap(task.track)(inner)
-        inner = jax.tree.map(lambda new, old: instead(ended, new, old), fresh, inner)
+        inner = jax.tree.map(lambda new, old: select_envs(ended, new, old), fresh, inner)
         acted_next = jax.vmap(task.observe)(inner)
         wrong |= unsound(acted_next, 1)
         if loop.normalise_obs:
             stats = stats.merge(acted_next)
         acted_next, next_obs = setup.normalise(stats, acted_next), setup.normalise(stats, true_next)
         valid = jnp.ones_like(terminated)
-        transition = Transition(worlds.obs, action, next_obs, reward, terminated, truncated, valid)
-        worlds = Worlds(inner, jnp.where(ended, 0, elapsed), acted_next)
-        return (worlds, stats), ((transition, acted_next, points), wrong)
+        transition = Transition(envs.obs, action, next_obs, reward, terminated, truncated, valid)
+        envs = EnvStates(inner, jnp.where(ended, 0, elapsed), acted_next)
+        return (envs, stats), ((transition, acted_next, points), wrong)
 
-    (worlds, stats), (steps, wrong) = jax.lax.scan(step, (worlds, stats), (noise, step_keys, fresh))
+    (envs, stats), (steps, wrong) = jax.lax.scan(step, (envs, stats), (noise, step_keys, fresh))
     rollout = Rollout(*steps)
-    return worlds, stats, rollout, Unsound.among(rollout, start, wrong)
+    return envs, stats, rollout, Unsound.among(rollout, start, wrong)
 
 
-def instead(where: Bool[Array, " N"], new: Shaped[Array, "N ..."], old: Shaped[Array, "N ..."]) -> Array:
+def select_envs(where: Bool[Array, " N"], new: Shaped[Array, "N ..."], old: Shaped[Array, "N ..."]) -> Array:
     """The new values of the environments that `where` names, the old ones of the others."""
     return jnp.where(where.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
 
 
-def as_seen(setup: Setup, rollout: Rollout) -> Transition:
-    """The transitions as model and bonus see them: which successor at an episode's end, which action."""
+def model_transitions(setup: Setup, rollout: Rollout) -> Rollout:
+    """The rollout as model and bonus see it: which successor at an episode's end, which action."""
     step, loop = rollout.step, setup.loop
     action = setup.task.spec.action.executed(step.action) if loop.model_action == "executed" else step.action
     next_obs = rollout.acted_next if loop.successor == "reset" else step.next_obs
     valid = step.valid & ~step.ended if loop.successor == "drop" else step.valid
-    return Transition(step.obs, action, next_obs, step.reward, step.terminated, step.truncated, valid)
+    return replace(rollout, step=replace(step, action=action, next_obs=next_obs, valid=valid))
 
 
 def learn(
@@ -244,20 +244,20 @@ def learn(
     the model. `wrong` says what was unsound in the rollout, where that cannot be seen in it.
     """
     state, seen, metrics = learn_policy(setup, state, rollout, wrong)
-    state, of_model = learn_model(setup, state, seen, rollout.film)
+    state, of_model = learn_model(setup, state, seen)
     return state, {**metrics, **of_model}
 
 
 def learn_policy(
     setup: Setup, state: TrainState, rollout: Rollout, wrong: Unsound | None = None
-) -> tuple[TrainState, Transition, Metrics]:
-    """The first half of an update: bonus, reward, policy, cells. Returns also the steps as the model sees them."""
-    loop, learner, keys, film = setup.loop, setup.learner, state.keys(), rollout.film
+) -> tuple[TrainState, Rollout, Metrics]:
+    """The first half of an update: bonus, reward, policy, cells. Returns also the rollout as the model sees it."""
+    loop, learner, keys = setup.loop, setup.learner, state.keys()
     if wrong is None:
         wrong = Unsound.among(rollout, unsound(rollout.step.obs[0], 1), False)
-    seen, model = as_seen(setup, rollout), state.curiosity
-    terms = explanation(model, seen, key=keys[Stream.EXPLAIN], film=film)
-    learner_state, raw, bonus = learner.reward(model, state.learner, seen, key=keys[Stream.BONUS], film=film)
+    seen, model = model_transitions(setup, rollout), state.curiosity
+    terms = explanation(model, seen, key=keys[Stream.EXPLAIN])
+    learner_state, raw, bonus = learner.reward(model, state.learner, seen, key=keys[Stream.BONUS])
     wrong_bonus = unsound(raw, 2, LIMIT)
     spec = setup.task.spec
     task_reward, earned, of_reward = state.task_reward, rollout.step.reward, {}
@@ -268,11 +268,11 @@ def learn_policy(
     rewards = Rewards(earned, bonus, loop.extrinsic_weight, loop.intrinsic_weight)
     agent, policy_report = setup.agent.learn(spec, state.agent, rollout, rewards, key=keys[Stream.POLICY])
     visited, coverage = count_cells(setup, state.visited, rollout, raw)
-    policy_report, policy_steps = told(policy_report)
+    policy_report, policy_steps = split_report(policy_report)
     metrics = {
         **coverage,
         **noise_shares(setup.task, rollout, raw),
-        **kind_ratio(setup.task, rollout, raw, seen.valid),
+        **kind_ratio(setup.task, rollout, raw, seen.step.valid),
         **bonus_metrics(rollout, raw, bonus, learner_state),
         **of_reward,
         **{f"policy/{name}": value for name, value in policy_report.items()},
@@ -287,12 +287,10 @@ def learn_policy(
     return state, seen, metrics
 
 
-def learn_model(
-    setup: Setup, state: TrainState, seen: Transition, film: Film | None = None
-) -> tuple[TrainState, Metrics]:
-    """The second half: the model trains on the steps as it sees them, and the iteration is over."""
+def learn_model(setup: Setup, state: TrainState, seen: Rollout) -> tuple[TrainState, Metrics]:
+    """The second half: the model trains on the rollout as it sees it, and the iteration is over."""
     model, learner_state, report = setup.learner.update(
-        state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL], film=film
+        state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL]
     )
     state = replace(state, curiosity=model, learner=learner_state, iteration=state.iteration + 1)
     return state, model_metrics(setup, state, report)
@@ -300,7 +298,7 @@ def learn_model(
 
 def model_metrics(setup: Setup, state: TrainState, report: Metrics) -> Metrics:
     """What is told of a model's training."""
-    report, steps = told(report)
+    report, steps = split_report(report)
     return {
         **{f"model/{name}": value for name, value in report.items()},
         **{f"unsound/model_{name}": steps[f"unsound/{name}"] for name in ("loss", "gradient")},
@@ -316,7 +314,7 @@ def sane(model: AbstractCuriosity, learner: LearnerState) -> Bool[Array, ""]:
     return finite & ~jnp.any(jnp.stack([jnp.zeros((), bool), *nans]))
 
 
-def told(report: Metrics) -> tuple[Metrics, Metrics]:
+def split_report(report: Metrics) -> tuple[Metrics, Metrics]:
     """A report's own terms, and what it says of its gradient steps; those that were never made were sound."""
     none = jnp.asarray(-1, jnp.int32)
     steps = {name: report.get(name, none) for name in ("unsound/loss", "unsound/gradient")}
@@ -325,12 +323,12 @@ def told(report: Metrics) -> tuple[Metrics, Metrics]:
 
 def iterate(setup: Setup, state: TrainState) -> tuple[TrainState, Metrics]:
     """One iteration: collect, then learn."""
-    worlds, obs_stats, rollout, wrong = collect(setup, state)
+    envs, obs_stats, rollout, wrong = collect(setup, state)
     after, metrics = learn(setup, state, rollout, wrong)
     # The model that paid for this rollout, not the one that has since been trained on it.
     maps = probe_maps(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
     maps |= sample_bonus(setup, state.curiosity, obs_stats, key=state.keys()[Stream.PROBE])
-    return eqx.tree_at(lambda s: (s.worlds, s.obs_stats), after, (worlds, obs_stats)), {**metrics, **maps}
+    return eqx.tree_at(lambda s: (s.envs, s.obs_stats), after, (envs, obs_stats)), {**metrics, **maps}
 
 
 def count_cells(

@@ -1,4 +1,4 @@
-"""Training on emulators: what is seen against emulators played apart, learning against rollouts without a film."""
+"""Training on emulators: what is seen against emulators played apart, learning against plain observations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from curiax._errors import OutOfMemoryError, SimulatorError, UsageError
-from curiax._film import shown
-from curiax._types import Discrete, Film, Rewards, Rollout, Spec, Transition
+from curiax._frames import FrameStore
+from curiax._types import Discrete, Rewards, Rollout, Spec, Transition, materialise
 from curiax.agents import PPO, PPOSettings
 from curiax.agents.ppo import VisionPolicy
 from curiax.curiosity import LBS, Learner, LearnerSettings, explanation, score, start_memory
@@ -26,7 +26,7 @@ from curiax.experiments.spec import Experiment, Plan, resolve
 from curiax.experiments.training import Training
 from curiax.train import devices, lanes
 from curiax.train.devices import teams
-from curiax.train.filmed import TURN, FilmLane, Games
+from curiax.train.frames import TURN, FrameLane, Games
 from curiax.train.lanes import open_lanes
 from curiax.train.random_play import moments_of
 
@@ -61,7 +61,7 @@ def lane() -> Any:
     lane.close()
 
 
-def played(plan: Plan, lane: FilmLane, actions: np.ndarray, resets: np.ndarray, first: np.ndarray) -> Any:
+def played(plan: Plan, lane: FrameLane, actions: np.ndarray, resets: np.ndarray, first: np.ndarray) -> Any:
     """What a fleet that stacks its frames itself shows, one group in one process, for the same actions and seeds."""
     fleet = plan.setup.task.open(ENVS, 1)  # pyright: ignore[reportAttributeAccessIssue]
     fleet.reset(first)
@@ -79,18 +79,18 @@ def played(plan: Plan, lane: FilmLane, actions: np.ndarray, resets: np.ndarray, 
     return np.stack(obs), np.stack(nexts), np.stack(rewards)
 
 
-def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_seen_is_what_emulators_show(lane: FrameLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two rollouts: every observation, also the first of the second one, is (o − mean) / deviation of the frames that a
     fleet shows which stacks them itself: standardised once, and never again (methods.md §1, 12). The same is what was
     acted on: the actions are those of the policy for it."""
     taken: list[Any] = []
-    study, draw = lane.programs.study, lane.programs.draw
+    learn, draw = lane.programs.learn, lane.programs.draw
 
-    def spy(arrays: Any, films: Any, columns: Any, pixels: Any) -> Any:
-        frames = np.concatenate([np.asarray(film) for film in films], axis=1)
+    def spy(arrays: Any, groups: Any, columns: Any, pixels: Any) -> Any:
+        frames = np.concatenate([np.asarray(frames) for frames in groups], axis=1)
         frames = np.concatenate([frames, columns.last])
         taken.append((frames, jax.tree.map(np.array, columns)))
-        return study(arrays, films, columns, pixels)
+        return learn(arrays, groups, columns, pixels)
 
     resets: list[np.ndarray] = []
     acting: list[Any] = []
@@ -101,7 +101,7 @@ def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest
         acting.append((jax.tree.map(lambda x: x[0], lane.train_state.agent.policy), found[0]))
         return found
 
-    monkeypatch.setattr(lane.programs, "study", spy)
+    monkeypatch.setattr(lane.programs, "learn", spy)
     monkeypatch.setattr(lane.programs, "draw", drawn)
     begin = np.asarray(jax.random.bits(jax.random.fold_in(lane.train_state.root[0], 2), (ENVS,)))
     for _ in range(2):
@@ -113,11 +113,11 @@ def test_what_is_seen_is_what_emulators_show(lane: FilmLane, monkeypatch: pytest
     mean, deviation = np.asarray(lane.pixels.mean, np.float64), float(lane.pixels.deviation)
     assert deviation > 1
     for k, (frames, columns) in enumerate(taken):
-        film = Film(jnp.asarray(frames.reshape(-1, SIDE, SIDE)), *lane.pixels)
+        store = FrameStore(jnp.asarray(frames.reshape(-1, SIDE, SIDE)), *lane.pixels)
 
-        def see(rows: np.ndarray, film: Film = film) -> np.ndarray:
+        def see(rows: np.ndarray, store: FrameStore = store) -> np.ndarray:
             numbers = np.where(rows < 0, -1, rows * ENVS + np.arange(ENVS)[:, None])
-            return np.asarray(jax.vmap(jax.vmap(film))(jnp.asarray(numbers)))
+            return np.asarray(jax.vmap(jax.vmap(store))(jnp.asarray(numbers)))
 
         part = slice(k * STEPS, (k + 1) * STEPS)
         for rows, want in ((columns.rows[:-1], obs[part]), (columns.next_rows, nexts[part])):
@@ -145,10 +145,10 @@ def test_pixels_are_measured_as_stacks() -> None:
 
 
 def rollouts(spec: Spec, steps: int, envs: int) -> tuple[Rollout, Rollout]:
-    """The same random rollout made of a film, and with its observations themselves."""
+    """The same random rollout made of frames, and with its observations themselves."""
     rng = np.random.default_rng(1)
     frames = rng.integers(0, 256, ((steps + STACK) * envs, *spec.obs_shape[:2])).astype(np.uint8)
-    film = Film(jnp.asarray(frames), jnp.full(spec.obs_shape, 100.0), jnp.asarray(70.0))
+    store = FrameStore(jnp.asarray(frames), jnp.full(spec.obs_shape, 100.0), jnp.asarray(70.0))
     rows = np.arange(steps + 1)[:, None, None] + np.arange(STACK)
     numbers = jnp.asarray(np.broadcast_to(rows, (steps + 1, envs, STACK)) * envs + np.arange(envs)[:, None])
     numbers = numbers.at[0, :, 0].set(-1)
@@ -156,70 +156,70 @@ def rollouts(spec: Spec, steps: int, envs: int) -> tuple[Rollout, Rollout]:
     action, no = jnp.asarray(rng.integers(0, spec.action.size, (steps, envs))), jnp.zeros((steps, envs), bool)
     reward = jnp.asarray(rng.normal(size=(steps, envs)), jnp.float32)
     step = Transition(numbers[:-1], action, numbers[1:], reward, ended, no, ~no)
-    filmed = Rollout(step, numbers[1:], jnp.zeros((steps, envs, 0)), film)
-    see = jax.vmap(jax.vmap(film))
+    framed = Rollout(step, numbers[1:], jnp.zeros((steps, envs, 0)), store)
+    see = jax.vmap(jax.vmap(store))
     plain = eqx.tree_at(lambda s: (s.obs, s.next_obs), step, (see(step.obs), see(step.next_obs)))
-    return filmed, Rollout(plain, see(numbers[1:]), filmed.points)
+    return framed, Rollout(plain, see(numbers[1:]), framed.points)
 
 
 SPEC = Spec((SIDE, SIDE, STACK), Discrete(3), 20)
 
 
 @pytest.mark.parametrize("method", ["lbs", "ngu"])
-def test_models_learn_from_a_film_as_from_observations(method: str) -> None:
+def test_models_learn_from_frames_as_from_observations(method: str) -> None:
     """Bonus, memory and every parameter after training; times that do not fill up a chunk are among them."""
-    filmed, plain = rollouts(SPEC, 11, 2)
+    framed, plain = rollouts(SPEC, 11, 2)
     model = METHODS[method].cls(SPEC, key=jax.random.key(0), width=8)
     learner = Learner(LearnerSettings(epochs=1, minibatch_size=4))
     key, memory = jax.random.key(1), start_memory(model, 2)
-    bonus = [score(model, memory, r.step, key=key, film=r.film)[1] for r in (filmed, plain)]
+    bonus = [score(model, memory, r, key=key)[1] for r in (framed, plain)]
     np.testing.assert_allclose(bonus[0], bonus[1], rtol=2e-3, atol=1e-5)
     after = []
-    for r in (filmed, plain):
+    for r in (framed, plain):
         state = learner.start(model, r.step)
-        after.append(learner.update(model, state, r.step, key=key, film=r.film)[0])
+        after.append(learner.update(model, state, r, key=key)[0])
     leaves = zip(*(jax.tree.leaves(eqx.filter(m, eqx.is_array)) for m in after), strict=True)
     assert all(np.allclose(a, b, atol=2e-4) for a, b in leaves)
 
 
 def test_devices_share_what_an_episodic_memory_pays() -> None:
     """NGU follows each environment through time: two devices that share them pay and learn the same."""
-    filmed, _ = rollouts(SPEC, 11, 2)
+    framed, _ = rollouts(SPEC, 11, 2)
     model = METHODS["ngu"].cls(SPEC, key=jax.random.key(0), width=8)
     learner, key = Learner(LearnerSettings(epochs=1, minibatch_size=4)), jax.random.key(1)
     share = NamedSharding(devices.home(jax.devices()[:2]).mesh, PartitionSpec(None, devices.SHARED))
-    assert filmed.film is not None
+    assert framed.frames is not None
     found = []
-    for film in (filmed.film, replace(filmed.film, share=share)):
+    for store in (framed.frames, replace(framed.frames, share=share)):
 
         @eqx.filter_jit
-        def learnt(step: Transition, film: Film) -> Any:
-            step = film.shared(step)
-            state, raw, _ = learner.reward(model, learner.start(model, step), step, key=key, film=film)
-            return raw, learner.update(model, state, step, key=key, film=film)[0]
+        def learnt(rollout: Rollout) -> Any:
+            rollout = replace(rollout, step=rollout.shared(rollout.step))
+            state, raw, _ = learner.reward(model, learner.start(model, rollout.step), rollout, key=key)
+            return raw, learner.update(model, state, rollout, key=key)[0]
 
-        raw, after = learnt(filmed.step, film)
+        raw, after = learnt(replace(framed, frames=store))
         found.append([np.asarray(leaf) for leaf in (raw, *jax.tree.leaves(eqx.filter(after, eqx.is_array)))])
     assert all(np.allclose(one, two, rtol=1e-3, atol=2e-4) for one, two in zip(*found, strict=True))
 
 
-def test_explanations_of_a_film_are_those_of_some_steps() -> None:
-    filmed, plain = rollouts(SPEC, 17, 1)
+def test_explanations_of_frames_are_those_of_some_steps() -> None:
+    framed, plain = rollouts(SPEC, 17, 1)
     model = LBS(SPEC, key=jax.random.key(0), width=8)
     some = jax.tree.map(lambda x: x[::16], plain.step)
-    told = explanation(model, filmed.step, key=jax.random.key(0), film=filmed.film)
+    found = explanation(model, framed, key=jax.random.key(0))
     want = explanation(model, some, key=jax.random.key(0))
-    assert {name: pytest.approx(float(value), rel=1e-3) for name, value in want.items()} == told
+    assert {name: pytest.approx(float(value), rel=1e-3) for name, value in want.items()} == found
 
 
 @pytest.mark.parametrize(("ends", "heads"), [("ignore", "one"), ("bootstrap", "one"), ("bootstrap", "two")])
-def test_policies_learn_from_a_film_as_from_observations(ends: Any, heads: Any) -> None:
-    filmed, plain = rollouts(SPEC, 9, 2)
+def test_policies_learn_from_frames_as_from_observations(ends: Any, heads: Any) -> None:
+    framed, plain = rollouts(SPEC, 9, 2)
     agent = PPO(PPOSettings(width=8, epochs=2, minibatch_size=6, episode_ends=ends, value_heads=heads))
     state = agent.start(agent.build(SPEC, key=jax.random.key(0)))
     assert isinstance(state.policy, VisionPolicy)
     rewards = Rewards(plain.step.reward, plain.step.reward**2)
-    learnt = [agent.learn(SPEC, state, r, rewards, key=jax.random.key(2))[0].policy for r in (filmed, plain)]
+    learnt = [agent.learn(SPEC, state, r, rewards, key=jax.random.key(2))[0].policy for r in (framed, plain)]
     leaves = zip(*(jax.tree.leaves(eqx.filter(p, eqx.is_array)) for p in learnt), strict=True)
     assert all(np.allclose(a, b, atol=2e-4) for a, b in leaves)
 
@@ -246,7 +246,7 @@ def metrics_of(training: Training) -> list[dict[str, np.ndarray]]:
 def processes_of(training: Training) -> int:
     """How many processes the first group of environments has."""
     lane = training.lanes[0]
-    assert isinstance(lane, FilmLane)
+    assert isinstance(lane, FrameLane)
     return len(lane.groups[0].fleet._processes)
 
 
@@ -314,22 +314,22 @@ def test_devices_share_the_environments_of_a_seed() -> None:
 
         return call
 
-    def opened(team: int) -> tuple[Training, FilmLane]:
+    def opened(team: int) -> tuple[Training, FrameLane]:
         training = Training(plan_of(2, seeds=team, task__horizon=5), team=team)
         lane = training.lanes[0]
-        assert isinstance(lane, FilmLane)
+        assert isinstance(lane, FrameLane)
         return training, lane
 
     metrics = {}
     for team in (1, 2):
         training, lane = opened(team)
-        for name in ("act", "study", "lesson"):
+        for name in ("act", "learn", "train_step"):
             setattr(lane.programs, name, spied(name, team, getattr(lane.programs, name)))
         training.ask()
         parts = list(training)
         metrics[team] = [part.metrics for part in parts]
         mine = jax.devices()[:team]
-        assert all(leaf.devices() == {*mine} for leaf in jax.tree.leaves((lane.arrays, lane.groups[0].film)))
+        assert all(leaf.devices() == {*mine} for leaf in jax.tree.leaves((lane.arrays, lane.groups[0].frames)))
         assert training.devices == ["+".join(map(str, mine))] * team
         end, kept = training.snapshot().arrays, parts[0].snapshot
         training.close()
@@ -337,15 +337,15 @@ def test_devices_share_the_environments_of_a_seed() -> None:
         for name in one:
             np.testing.assert_allclose(two[name][:1], one[name], rtol=1e-3, atol=1e-5, err_msg=name)
     words = {made: [word for word in COLLECTIVES if word in text.as_text()] for made, text in programs.items()}
-    assert not any(words[name, 1] for name in ("act", "study", "lesson"))
+    assert not any(words[name, 1] for name in ("act", "learn", "train_step"))
     assert not words["act", 2]
-    assert "all-reduce" in words["study", 2]
-    assert "all-reduce" in words["lesson", 2]
+    assert "all-reduce" in words["learn", 2]
+    assert "all-reduce" in words["train_step", 2]
     assert f"{SIDE},{SIDE}" not in "".join(
-        line for line in programs["study", 2].as_text().splitlines() if any(f" {word}(" in line for word in COLLECTIVES)
+        line for line in programs["learn", 2].as_text().splitlines() if any(f" {word}(" in line for word in COLLECTIVES)
     )
     work = {made: text.cost_analysis()["flops"] for made, text in programs.items()}
-    for name in ("study", "lesson"):
+    for name in ("learn", "train_step"):
         assert work[name, 2] < 0.56 * work[name, 1]
     again, _ = opened(2)
     assert kept is not None
@@ -379,7 +379,7 @@ def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
     """The metrics of the iterations before it are delivered, then the error, which says how to go on."""
     training = Training(plan_of(4))
     lane = training.lanes[0]
-    assert isinstance(lane, FilmLane)
+    assert isinstance(lane, FrameLane)
     found: list[dict[str, np.ndarray]] = []
 
     def follow() -> None:
@@ -395,7 +395,7 @@ def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
     assert all(np.isfinite(part["model/loss"]).all() for part in found)
 
 
-def test_a_mistake_of_a_method_is_not_blamed_on_emulators(lane: FilmLane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_a_method_is_not_blamed_on_emulators(lane: FrameLane, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*_: Any) -> Any:
         raise TypeError("mine")
 
@@ -406,12 +406,12 @@ def test_a_mistake_of_a_method_is_not_blamed_on_emulators(lane: FilmLane, monkey
 
 def test_scores_are_sums_of_rewards() -> None:
     games, everyone = Games(2), slice(0, 2)
-    assert all(np.isnan(games.told()[name]) for name in ("score", "length", "best"))
+    assert all(np.isnan(games.episode_metrics()[name]) for name in ("score", "length", "best"))
     games.add(np.array([1.0, -3.0]), np.array([1, 1]), np.array([False, True]), everyone)
-    assert games.told() == {"score": -3.0, "length": 1.0, "best": -3.0, "episodes": 1.0}
+    assert games.episode_metrics() == {"score": -3.0, "length": 1.0, "best": -3.0, "episodes": 1.0}
     games.add(np.array([2.0, 0.0]), np.array([2, 1]), np.array([True, True]), everyone)
-    assert games.told() == {"score": 1.5, "length": 1.5, "best": 3.0, "episodes": 3.0}
-    assert games.told()["score"] == 1.5
+    assert games.episode_metrics() == {"score": 1.5, "length": 1.5, "best": 3.0, "episodes": 3.0}
+    assert games.episode_metrics()["score"] == 1.5
 
 
 def test_bad_wishes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,19 +440,19 @@ def test_the_small_preset_is_small() -> None:
 
 def test_mixed_precision_is_nearly_the_same() -> None:
     """Convolutions in bfloat16: parameters and everything after them stay in float32."""
-    filmed, _ = rollouts(SPEC, 4, 2)
+    framed, _ = rollouts(SPEC, 4, 2)
     model = LBS(SPEC, key=jax.random.key(0), width=16, beta=0.01)
-    exact = filmed.film
+    exact = framed.frames
     assert exact is not None
-    film = replace(exact, kind=jnp.bfloat16)
-    step = jax.tree.map(lambda x: x[0, 0], filmed.step)
-    losses = [model.loss(shown(f, step), draw=jnp.zeros(model.latents))[0] for f in (exact, film)]
+    rounded = replace(exact, kind=jnp.bfloat16)
+    step = jax.tree.map(lambda x: x[0, 0], framed.step)
+    losses = [model.loss(materialise(f, step), draw=jnp.zeros(model.latents))[0] for f in (exact, rounded)]
     assert losses[1].dtype == jnp.float32
     assert losses[1] != losses[0]
     assert float(losses[1]) == pytest.approx(float(losses[0]), rel=0.02)
     grad = jax.grad(
         lambda bias: eqx.tree_at(lambda m: m.eye.net.convolutions[0].bias, model, bias).loss(
-            shown(film, step), draw=jnp.zeros(model.latents)
+            materialise(rounded, step), draw=jnp.zeros(model.latents)
         )[0]
     )(model.eye.net.convolutions[0].bias)
     assert grad.dtype == jnp.float32
@@ -460,17 +460,16 @@ def test_mixed_precision_is_nearly_the_same() -> None:
         resolve(Experiment("mountain-car", "lbs", settings={"loop.mixed_precision": True}))
 
 
-def test_lessons_one_by_one_are_the_whole_training(lane: FilmLane) -> None:
+def test_gradient_steps_one_by_one_are_the_whole_training(lane: FrameLane) -> None:
     """The model's training slipped in between the steps of the next rollout is `Learner.update` on this one."""
     assert isinstance(lane.iterate(), Future)
-    training = lane._training
-    assert training is not None
+    pending = lane._pending
+    assert pending is not None
     model, state = lane.train_state.curiosity, lane.train_state.learner
     first = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (model, state))
-    lessons, film = training.lessons, Film(training.frames, *lane.pixels)
-    want, _, told = lane.setup.learner.train(*first, lessons, film=film)
+    want, _, report = lane.setup.learner.train(*first, pending.batches)
     lane.settle()
     got = lane.train_state.curiosity
     leaves = zip(*(jax.tree.leaves(eqx.filter(m, eqx.is_array)) for m in (want, got)), strict=True)
     assert all(np.allclose(a, b[0], atol=1e-5) for a, b in leaves)
-    assert training.promise.result()["model/loss"].item() == pytest.approx(float(told["loss"]), rel=1e-4)
+    assert pending.promise.result()["model/loss"].item() == pytest.approx(float(report["loss"]), rel=1e-4)

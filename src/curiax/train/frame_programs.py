@@ -17,7 +17,9 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, UInt8
 
-from .._types import Film, Rollout, Transition
+from .._frames import FrameStore
+from .._types import Rollout, Transition
+from ..curiosity.learner import Minibatches
 from . import devices
 from .loop import Metrics, Setup, Stream, TrainState, learn_policy, model_metrics, stream_keys
 
@@ -36,7 +38,7 @@ class Columns(NamedTuple):
     last: Any
 
 
-class FilmPrograms:
+class FramePrograms:
     """What a lane computes; the arrays of training have a leading axis of 1, as in every lane."""
 
     def __init__(self, setup: Setup, static: Any, line: Sequence[Any]) -> None:
@@ -52,13 +54,13 @@ class FilmPrograms:
             how: Any = {"donate_argnums": given, "static_argnums": fixed, "compiler_options": options, **where}
             return jax.jit(call, **how)
 
-        self.draw, self.act, self.study = jitted(self._draw), jitted(self._act, 1), jitted(self._study, 0, 1)
-        self.lesson, self.finish = jitted(self._lesson, 0, 1, 5), jitted(self._finish, fixed=(2,))
+        self.draw, self.act, self.learn = jitted(self._draw), jitted(self._act, 1), jitted(self._learn, 0, 1)
+        self.train_step, self.finish = jitted(self._train_step, 0, 1, 4), jitted(self._finish, fixed=(2,))
         self.calibrate = jitted(self._calibrate)
-        self.put = jitted(lambda film, frame: film.at[-1].set(frame), 0)
+        self.put = jitted(lambda frames, newest: frames.at[-1].set(newest), 0)
 
-    def _film(self, frames: UInt8[Array, "*lead side side"], pixels: Any) -> Film:
-        return Film(frames.reshape(-1, self.side, self.side), *pixels, kind=self.kind, share=self.share)
+    def _store(self, frames: UInt8[Array, "*lead side side"], pixels: Any) -> FrameStore:
+        return FrameStore(frames.reshape(-1, self.side, self.side), *pixels, kind=self.kind, share=self.share)
 
     def _whole(self, arrays: Any) -> TrainState:
         return eqx.combine(without_seed(arrays), self.static)
@@ -70,23 +72,23 @@ class FilmPrograms:
         noise = self.setup.agent.noise(self.setup.task.spec, lead, key=keys[Stream.ACTIONS])
         return noise, jax.random.bits(keys[Stream.RESETS], lead)
 
-    def _act(self, agent: Any, film: Array, packet: Array, noise: Array, pixels: Any) -> tuple[Array, Array]:
-        """A group's film with its newest frames, and its actions."""
-        frame, t, first, rows = unpacked(packet, film.shape[1], self.side, self.stack)
-        film = jax.lax.dynamic_update_index_in_dim(film, frame, t + self.stack - 1, 0)
-        see, spec = self._film(film, pixels), self.setup.task.spec
+    def _act(self, agent: Any, frames: Array, packet: Array, noise: Array, pixels: Any) -> tuple[Array, Array]:
+        """A group's frames with its newest ones, and its actions."""
+        frame, t, first, rows = unpacked(packet, frames.shape[1], self.side, self.stack)
+        frames = jax.lax.dynamic_update_index_in_dim(frames, frame, t + self.stack - 1, 0)
+        see, spec = self._store(frames, pixels), self.setup.task.spec
         state = eqx.combine(without_seed(agent), self.static.agent)
         mine = jax.lax.dynamic_slice_in_dim(noise[t], first, len(frame))
         each = jax.vmap(lambda numbers, n: self.setup.agent.act(spec, state, see(numbers), n))
-        return film, each(numbered(rows), mine)
+        return frames, each(numbered(rows), mine)
 
-    def _study(self, arrays: Any, films: Sequence[Array], columns: Columns, pixels: Any) -> Any:
-        """The first half of learning; what the second half needs; the films as the next rollout begins."""
+    def _learn(self, arrays: Any, groups: Sequence[Array], columns: Columns, pixels: Any) -> Any:
+        """The first half of learning; what the second half needs; the frames as the next rollout begins."""
         state, learner, stack = self._whole(arrays), self.setup.learner, self.stack
-        frames = jnp.concatenate(films, axis=1)
+        frames = jnp.concatenate(groups, axis=1)
         if columns.last is not None:
             frames = jnp.concatenate([frames, columns.last])
-        film = self._film(frames, pixels)
+        store = self._store(frames, pixels)
         obs, next_obs = numbered(columns.rows), numbered(columns.next_rows)
         step = Transition(
             obs[:-1],
@@ -97,24 +99,25 @@ class FilmPrograms:
             columns.truncated,
             jnp.ones_like(columns.terminated),
         )
-        step, following, points = film.shared((step, obs[1:], columns.points))
-        state, seen, metrics = learn_policy(self.setup, state, Rollout(step, following, points, film))
-        lessons = None
+        step, following, points = store.shared((step, obs[1:], columns.points))
+        state, seen, metrics = learn_policy(self.setup, state, Rollout(step, following, points, store))
+        batches = None
         if learner.trains(state.curiosity):
-            after, lessons = learner.lessons(state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL])
+            after, batches = learner.minibatches(state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL])
             state = replace(state, learner=after)
         # The next rollout is drawn by the next iteration's keys while the model is still trained on this one.
         state = replace(state, iteration=state.iteration + 1)
-        begun = [jnp.concatenate([film[-stack:], film[stack:]]) for film in films]
-        return of_one_seed(state), begun, (lessons, film.frames), metrics
+        begun = [jnp.concatenate([kept[-stack:], kept[stack:]]) for kept in groups]
+        return of_one_seed(state), begun, batches, metrics
 
-    def _lesson(self, model: Any, learnt: Any, lessons: Any, frames: Array, k: Array, report: Any, pixels: Any) -> Any:
+    def _train_step(self, model: Any, learnt: Any, batches: Minibatches, k: Array, report: Any) -> Any:
         """One gradient step of the model."""
-        one = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), lessons)
-        static, film = (self.static.curiosity, self.static.learner), self._film(frames, pixels)
+        steps, draws = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), (batches.steps, batches.draws))
+        one = Minibatches(steps, draws, None, batches.frames)
+        static = (self.static.curiosity, self.static.learner)
         model, learnt = eqx.combine(without_seed((model, learnt)), static)
-        model, learnt, told = self.setup.learner.train(model, learnt, one, film=film)
-        return of_one_seed(model), of_one_seed(learnt), added(report, told, k)
+        model, learnt, found = self.setup.learner.train(model, learnt, one)
+        return of_one_seed(model), of_one_seed(learnt), added(report, found, k)
 
     def _finish(self, arrays: Any, report: Any, count: int) -> Metrics:
         """What is told of the model's training once it is over."""
@@ -123,7 +126,7 @@ class FilmPrograms:
     def _calibrate(self, model: Any, frames: Array, numbers: Array, pixels: Any) -> Any:
         """The model with what it measures once."""
         whole = eqx.combine(without_seed(model), self.static.curiosity)
-        return of_one_seed(whole.calibrated(jax.vmap(self._film(frames, pixels))(numbers)))
+        return of_one_seed(whole.calibrated(jax.vmap(self._store(frames, pixels))(numbers)))
 
 
 def without_seed(arrays: Any) -> Any:
@@ -156,8 +159,8 @@ def numbered(rows: Int[Array, "*T N stack"]) -> Int[Array, "*T N stack"]:
     return jnp.where(rows < 0, -1, rows * count + jnp.arange(count)[:, None])
 
 
-def added(report: Metrics, told: Metrics, k: Array) -> Metrics:
-    """Sums of what gradient steps tell; of what was unsound, the first step."""
+def added(report: Metrics, step: Metrics, k: Array) -> Metrics:
+    """Sums of what gradient steps report; of what was unsound, the first step."""
 
     def one(name: str, new: Array) -> Array:
         if name.startswith("unsound/"):
@@ -165,9 +168,9 @@ def added(report: Metrics, told: Metrics, k: Array) -> Metrics:
             return jnp.where(report[name] >= 0, report[name], found) if name in report else found
         return report[name] + new if name in report else new
 
-    return {name: one(name, value) for name, value in told.items()}
+    return {name: one(name, value) for name, value in step.items()}
 
 
 def averaged(report: Metrics, count: int) -> Metrics:
-    """Means of what the gradient steps told."""
+    """Means of what the gradient steps report."""
     return {name: value if name.startswith("unsound/") else value / max(count, 1) for name, value in report.items()}

@@ -26,12 +26,13 @@ import numpy as np
 from jaxtyping import Array
 
 from .._errors import SimulatorError, UsageError
+from .._frames import Pixels
 from .._stats import Moments
-from .._types import Pixels, PRNGKey
+from .._types import PRNGKey
 from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask, EmulatorFleet
 from ..envs._host import require_like
-from .film_programs import Columns, FilmPrograms, padded
+from .frame_programs import Columns, FramePrograms, padded
 from .lane import AbstractLane, HostMetrics, part_of
 from .loop import Metrics, Setup, Stream
 from .random_play import moments_of, random_play
@@ -64,7 +65,7 @@ class Group:
         self.frame = self.packet[: count * side * side].reshape(count, side, side)
         self._words = self.packet[pixels:].view(np.int32)
         #: The frames on the device; made where a rollout begins.
-        self.film: Any = None
+        self.frames: Any = None
 
     def show(self, t: int) -> None:
         """The t-th observation: the newest frame, and which it is stacked with."""
@@ -82,7 +83,7 @@ class Games:
     """The scores and lengths of episodes, for the metrics."""
 
     def __init__(self, envs: int) -> None:
-        #: The score of each environment's episode so far; score and length last told; the best score of all.
+        #: The score of each environment's episode so far; the newest means of score and length; the best score of all.
         self.score, self.recent, self.best = np.zeros(envs), np.zeros(2), np.zeros(())
         self.count = np.zeros((), np.int64)
         self._ended: list[tuple[float, float]] = []
@@ -94,10 +95,10 @@ class Games:
             self._ended += zip(self.score[rows][ended].tolist(), length[ended].tolist(), strict=True)
             self.score[rows][ended] = 0.0
 
-    def told(self) -> dict[str, float]:
-        """Means over the episodes that ended since the last time, or what was told then; best and number of all.
+    def episode_metrics(self) -> dict[str, float]:
+        """Means over the episodes that ended since the last call, or what it returned; best and number of all.
 
-        Before the first end there is nothing to tell: NaN.
+        NaN before the first end.
         """
         if self._ended:
             self.recent[:] = np.mean(self._ended, axis=0)
@@ -113,7 +114,7 @@ class Games:
         return {"score": self.score, "recent": self.recent, "best": self.best, "count": self.count}
 
 
-class FilmLane(AbstractLane):
+class FrameLane(AbstractLane):
     """One seed."""
 
     def __init__(
@@ -146,13 +147,13 @@ class FilmLane(AbstractLane):
         self.began, self.games = np.zeros(loop.envs, np.int64), Games(loop.envs)
         plain = Pixels(np.zeros(task.spec.obs_shape, np.float32), np.asarray(255.0, np.float32))
         self.pixels = jax.device_put(plain, self.home)
-        self._training: Unfinished | None = None
+        self._pending: PendingUpdate | None = None
         alone = len(self.devices) == 1
         self._turn = nullcontext() if alone else TURN
         # GPUs run programs in the order in which they were begun; CPUs do not, so each must be over before the next.
         self._waits = not alone and self.devices[0].platform == "cpu"
         # JAX has the programs that one thread began run in turn: those of another need not wait for them.
-        self._teacher = ThreadPoolExecutor(1) if alone and self.devices[0].platform == "cpu" else None
+        self._trainer = ThreadPoolExecutor(1) if alone and self.devices[0].platform == "cpu" else None
 
     @property
     def obs_stats(self) -> Moments:
@@ -161,13 +162,13 @@ class FilmLane(AbstractLane):
         return jax.tree.map(lambda x: jnp.asarray(x)[None], Moments(mean, spread, jnp.asarray(1.0)))
 
     def close(self) -> None:
-        if self._teacher is not None:
-            self._teacher.shutdown()
+        if self._trainer is not None:
+            self._trainer.shutdown()
         for group in self.groups:
             group.fleet.close()
 
     def compile(self) -> None:
-        self.programs = FilmPrograms(self.setup, self.static, self.devices)
+        self.programs = FramePrograms(self.setup, self.static, self.devices)
 
     def iterate(self) -> Future[HostMetrics]:
         try:
@@ -184,14 +185,14 @@ class FilmLane(AbstractLane):
 
     def _learn(self) -> Future[HostMetrics]:
         """The first half of learning from the rollout; the second half is left to be done beside the next one."""
-        given = [group.film for group in self.groups], self._columns(), self.pixels
-        self.arrays, films, (lessons, frames), metrics = self._in_turn(self.programs.study, self.arrays, *given)
-        for group, film in zip(self.groups, films, strict=True):
-            group.film = film
+        given = [group.frames for group in self.groups], self._columns(), self.pixels
+        self.arrays, frames, batches, metrics = self._in_turn(self.programs.learn, self.arrays, *given)
+        for group, kept in zip(self.groups, frames, strict=True):
+            group.frames = kept
             group.place(0)
-        taught = (self.arrays.curiosity, self.arrays.learner)
-        self._training = Unfinished(taught, lessons, frames, metrics, self.games.told())
-        return self._training.promise
+        trained = (self.arrays.curiosity, self.arrays.learner)
+        self._pending = PendingUpdate(trained, batches, metrics, self.games.episode_metrics())
+        return self._pending.promise
 
     def _in_turn(self, program: Callable[..., Any], *given: Any) -> Any:
         """Begin a program in which devices talk to each other."""
@@ -200,35 +201,35 @@ class FilmLane(AbstractLane):
             return jax.block_until_ready(found) if self._waits else found
 
     def settle(self) -> None:
-        training, self._training = self._training, None
-        if training is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
         try:
-            if training.beside is not None:
-                training.beside.result()
-            self._teach_all(training)
-            self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, training.taught)
-            told = self.programs.finish(self.arrays, training.report, training.count)
-            metrics = {name: np.asarray(value)[None] for name, value in {**training.metrics, **told}.items()}
-            games = {f"game/{name}": np.full(1, value) for name, value in training.games.items()}
-            training.promise.set_result({**metrics, **games})
+            if pending.beside is not None:
+                pending.beside.result()
+            self._train_all(pending)
+            self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, pending.trained)
+            of_model = self.programs.finish(self.arrays, pending.report, pending.count)
+            metrics = {name: np.asarray(value)[None] for name, value in {**pending.metrics, **of_model}.items()}
+            games = {f"game/{name}": np.full(1, value) for name, value in pending.games.items()}
+            pending.promise.set_result({**metrics, **games})
         except BaseException as error:
-            training.promise.set_exception(error)
+            pending.promise.set_exception(error)
             raise
 
-    def _teach(self, training: Unfinished) -> bool:
+    def _train_step(self, pending: PendingUpdate) -> bool:
         """Begin one more gradient step of the model; False if there was none left."""
-        if training.done == training.count:
+        if pending.done == pending.count:
             return False
-        given = training.lessons, training.frames, training.done, training.report, self.pixels
-        model, learnt, training.report = self._in_turn(self.programs.lesson, *training.taught, *given)
-        training.taught = (model, learnt)
-        training.done += 1
+        given = pending.batches, pending.done, pending.report
+        model, learner, pending.report = self._in_turn(self.programs.train_step, *pending.trained, *given)
+        pending.trained = (model, learner)
+        pending.done += 1
         return True
 
-    def _teach_all(self, training: Unfinished) -> None:
+    def _train_all(self, pending: PendingUpdate) -> None:
         """Begin all gradient steps that are left."""
-        while self._teach(training):
+        while self._train_step(pending):
             pass
 
     def _columns(self) -> Columns:
@@ -246,16 +247,16 @@ class FilmLane(AbstractLane):
             group.fleet.reset(seeds[group.slice])
             group.age[:] = 0
             group.show(0)
-            group.film = jax.device_put(jnp.zeros(group.shape, jnp.uint8), self.home)
+            group.frames = jax.device_put(jnp.zeros(group.shape, jnp.uint8), self.home)
 
     def _collect(self) -> None:
         """Step every environment `loop.rollout` times with the current policy, the groups in turn."""
         noise, resets = self.programs.draw(self.arrays)
         resets, agent, horizon = np.asarray(resets), self.arrays.agent, self.task.spec.horizon or np.inf
         self.terminated[:], self.truncated[:] = False, False
-        training = self._training
-        if training is not None and self._teacher is not None:
-            training.beside = self._teacher.submit(self._teach_all, training)
+        pending = self._pending
+        if pending is not None and self._trainer is not None:
+            pending.beside = self._trainer.submit(self._train_all, pending)
         for t in range(self.setup.loop.rollout):
             for group in self.groups:
                 if t:
@@ -264,18 +265,18 @@ class FilmLane(AbstractLane):
                 self.action[at] = self._acted(group, agent, noise)
                 self.truncated[at] = self.now + t + 1 - self.began[group.slice] >= horizon
                 group.fleet.begin_play(self.action[at], resets[at], self.truncated[at])
-                if training is not None and training.beside is None and group.first == 0:
+                if pending is not None and pending.beside is None and group.first == 0:
                     # Now both groups' emulators work, and nobody waits for the device.
-                    self._teach(training)
+                    self._train_step(pending)
         for group in self.groups:
             self._wait(group, self.setup.loop.rollout - 1)
             # The newest frames have not been acted on yet, and so are not on the device.
-            group.film = self.programs.put(group.film, group.frame)
+            group.frames = self.programs.put(group.frames, group.frame)
         self.now += self.setup.loop.rollout
 
     def _acted(self, group: Group, agent: Any, noise: Array) -> np.ndarray:
         """A group's newest frames to the device, its actions back."""
-        group.film, action = self.programs.act(agent, group.film, group.packet, noise, self.pixels)
+        group.frames, action = self.programs.act(agent, group.frames, group.packet, noise, self.pixels)
         return np.asarray(action)
 
     def _wait(self, group: Group, t: int) -> None:
@@ -311,7 +312,7 @@ class FilmLane(AbstractLane):
     def _newest(self, group: Group) -> np.ndarray:
         """The frames that a rollout begins with."""
         side = (group.stack, *group.shape[1:])
-        return np.zeros(side, np.uint8) if group.film is None else np.asarray(group.film[: group.stack])
+        return np.zeros(side, np.uint8) if group.frames is None else np.asarray(group.frames[: group.stack])
 
     def state(self) -> dict[str, np.ndarray]:
         own = {
@@ -344,18 +345,18 @@ class FilmLane(AbstractLane):
             newest = state["frames"][:, group.slice]
             group.age[:], group.frame[...] = state["age"][group.slice], newest[-1]
             group.place(0)
-            film = jnp.zeros(group.shape, jnp.uint8).at[: group.stack].set(newest)
-            group.film = jax.device_put(film, self.home)
+            frames = jnp.zeros(group.shape, jnp.uint8).at[: group.stack].set(newest)
+            group.frames = jax.device_put(frames, self.home)
 
 
-class Unfinished:
+class PendingUpdate:
     """The model's training of one iteration, some of it still to be done; and what is promised when it is over."""
 
-    def __init__(self, taught: Any, lessons: Any, frames: Array, metrics: Metrics, games: Mapping[str, float]) -> None:
+    def __init__(self, trained: Any, batches: Any, metrics: Metrics, games: Mapping[str, float]) -> None:
         #: Model and learner's state: here until the training is over, as each gradient step uses up those before it.
-        self.taught = taught
-        self.lessons, self.frames, self.metrics, self.games = lessons, frames, metrics, games
-        self.count = 0 if lessons is None else lessons.batches.reward.shape[0]
+        self.trained = trained
+        self.batches, self.metrics, self.games = batches, metrics, games
+        self.count = 0 if batches is None else batches.steps.reward.shape[0]
         self.done, self.report = 0, {}
         #: What another thread does of it.
         self.beside: Future[None] | None = None
