@@ -32,7 +32,7 @@ class Case:
         from curiax.train.lanes import open_lanes, run_lanes
 
         self.plan, self._run = plan, run_lanes
-        self.lanes: list[Any] = open_lanes(plan.setup, plan.build_model, plan.seeds)
+        self.lanes: list[Any] = open_lanes(plan.setup, plan.seeds)
         self.steps = plan.setup.loop.rollout * plan.setup.loop.envs * len(self.lanes)
 
     def train(self, iterations: int) -> float:

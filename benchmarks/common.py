@@ -79,22 +79,21 @@ class Program:
         from curiax.train import batch
 
         plan, mesh = self.plan, self._mesh
-        state = batch.first_states(plan.setup, plan.build_model, batch.padded(plan.seeds, mesh.size))
+        state = batch.first_states(plan.setup, batch.padded(plan.seeds, mesh.size))
         arrays, static = batch.place(state, mesh)
         return jax.block_until_ready(arrays), static
 
     def train(self) -> float:
         """Seconds to train all seeds from scratch; the same work as `curiax.run` counts as `train`."""
-        import numpy as np
-
         from curiax.experiments.run import contain_faults
+        from curiax.train import batch
 
         arrays, _ = self._fresh()
         begun = time.perf_counter()
         for k in range(self.plan.iterations):
-            arrays, metrics = self._call(arrays)
-            chunk = {name: np.asarray(value)[: len(self.plan.seeds)] for name, value in metrics.items()}
-            contain_faults(self.plan, chunk, k, {})
+            arrays, report = self._call(arrays)
+            found = batch.HostReport.of(report, slice(len(self.plan.seeds)))
+            contain_faults(self.plan, found.checks, k, {})
         return time.perf_counter() - begun
 
 

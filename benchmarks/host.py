@@ -109,7 +109,8 @@ def profile(lane: Lane) -> dict[str, float]:
     fleet: Any = lane.fleet
     whole = clock()
     draws = Draws(*map(np.asarray, lane._draw(lane.arrays)))
-    actor = lane.setup.agent.host_actor(lane.setup.task.spec, lane.train_state.agent, draws.noise)
+    agent = lane.setup.agent
+    actor = agent.host_actor(agent.actor(agent.networks(lane.train_state.agent)), lane.carry, draws.noise)
     drawn = clock() - whole
     kept = {
         (fleet, "_step"): timed("physics", fleet._step),
@@ -131,8 +132,8 @@ def profile(lane: Lane) -> dict[str, float]:
     jax.block_until_ready(columns)
     sent = clock() - begun
     begun = clock()
-    lane.arrays, metrics = lane._learn(lane.arrays, columns)
-    jax.block_until_ready(metrics)
+    lane.arrays, report = lane._learn(lane.arrays, columns, lane.carry)
+    jax.block_until_ready(report)
     learnt = clock() - begun
     return {
         **spent,
@@ -145,15 +146,15 @@ def profile(lane: Lane) -> dict[str, float]:
 def measure(task: str, iterations: int, repeats: int) -> dict[str, Any]:
     """Training, physics and learner, repeated in turn."""
     plan = resolve(Experiment(task, METHOD, seeds=SEEDS))
-    lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
+    lanes = open_lanes(plan.setup, plan.seeds)
     list(run_lanes(lanes, 2))
     rollout, rows = plan.setup.loop.rollout, []
 
     def learn(lane: Lane) -> Callable[[], None]:
         def go() -> None:
             for _ in range(iterations):
-                lane.arrays, metrics = lane._learn(lane.arrays, lane.tape.sent(lane.fleet, lane.home))
-                jax.block_until_ready(metrics)
+                lane.arrays, report = lane._learn(lane.arrays, lane.tape.sent(lane.fleet, lane.home), lane.carry)
+                jax.block_until_ready(report)
 
         return go
 

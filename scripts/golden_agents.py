@@ -6,6 +6,7 @@ files and to acting and paying as they say. What is expected is computed by the 
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 import tempfile
@@ -64,11 +65,12 @@ def expected(path: Path) -> dict[str, np.ndarray]:
     actions, bonuses = [], []
     for seed in trained.seeds:
         one = trained.one(seed)
-        policy = setup.agent.start(one.agent)
+        agent, model = setup.agent, one.networks.curiosity
         see = lambda x, one=one: setup.normalise(one.obs_stats, jnp.asarray(x))  # noqa: E731
         if plan.method_entry.cls.agent == "ppo":
-            still = jnp.zeros(spec.action.size)
-            act = jax.vmap(lambda o, policy=policy: setup.agent.act(spec, policy, o, still))  # noqa: B023
+            still, first = jnp.zeros(spec.action.size), jnp.zeros((), bool)
+            greedy = functools.partial(agent.act, agent.actor(one.networks), behaviour="greedy")
+            act = jax.vmap(lambda o, greedy=greedy: greedy((), o, first, still)[1])  # noqa: B023
             actions.append(np.asarray(spec.action.executed(act(see(obs)))))
         no = jnp.zeros((PAID, 1), bool)
         steps = Transition(
@@ -76,7 +78,7 @@ def expected(path: Path) -> dict[str, np.ndarray]:
             jnp.zeros((PAID, 1)), no, no, ~no,
         )  # fmt: skip
         key = jax.random.key(0)
-        bonuses.append(np.asarray(score(one.curiosity, start_memory(one.curiosity, 1), steps, key=key)[1])[:, 0])
+        bonuses.append(np.asarray(score(model, start_memory(model, 1), steps, key=key)[1])[:, 0])
     made = {"obs": obs, "next_obs": after[:PAID], "taken": taken, "bonuses": np.stack(bonuses)}
     return made | ({"actions": np.stack(actions)} if actions else {})
 

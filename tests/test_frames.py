@@ -56,7 +56,7 @@ def plan_of(iterations: int = 4, method: str = "lbs", seeds: Any = 1, **settings
 def lane() -> Any:
     """A lane with games of 5 steps, whose model sees true successors; not yet begun."""
     plan = plan_of(task__horizon=5, loop__successor="true")
-    lane = open_lanes(plan.setup, plan.build_model, [3])[0]
+    lane = open_lanes(plan.setup, [3])[0]
     yield lane
     lane.close()
 
@@ -86,11 +86,11 @@ def test_what_is_seen_is_what_emulators_show(lane: FrameLane, monkeypatch: pytes
     taken: list[Any] = []
     learn, draw = lane.programs.learn, lane.programs.draw
 
-    def spy(arrays: Any, groups: Any, columns: Any, pixels: Any) -> Any:
+    def spy(arrays: Any, groups: Any, columns: Any, carry: Any, pixels: Any) -> Any:
         frames = np.concatenate([np.asarray(frames) for frames in groups], axis=1)
         frames = np.concatenate([frames, columns.last])
         taken.append((frames, jax.tree.map(np.array, columns)))
-        return learn(arrays, groups, columns, pixels)
+        return learn(arrays, groups, columns, carry, pixels)
 
     resets: list[np.ndarray] = []
     acting: list[Any] = []
@@ -98,7 +98,7 @@ def test_what_is_seen_is_what_emulators_show(lane: FrameLane, monkeypatch: pytes
     def drawn(arrays: Any) -> Any:
         found = draw(arrays)
         resets.append(np.asarray(found[1]))
-        acting.append((jax.tree.map(lambda x: x[0], lane.train_state.agent.policy), found[0]))
+        acting.append((jax.tree.map(lambda x: x[0], lane.train_state.agent.policy.policy), found[0]))
         return found
 
     monkeypatch.setattr(lane.programs, "learn", spy)
@@ -240,7 +240,7 @@ def test_the_policy_of_large_images_by_the_card() -> None:
 
 
 def metrics_of(training: Training) -> list[dict[str, np.ndarray]]:
-    return [iteration.metrics for iteration in training]
+    return [iteration.report.metrics for iteration in training]
 
 
 def processes_of(training: Training) -> int:
@@ -465,11 +465,11 @@ def test_gradient_steps_one_by_one_are_the_whole_training(lane: FrameLane) -> No
     assert isinstance(lane.iterate(), Future)
     pending = lane._pending
     assert pending is not None
-    model, state = lane.train_state.curiosity, lane.train_state.learner
-    first = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, (model, state))
-    want, _, report = lane.setup.learner.train(*first, pending.batches)
+    first = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, lane.train_state.agent)
+    want, metrics, _ = lane.setup.agent.work(first, pending.work)
     lane.settle()
-    got = lane.train_state.curiosity
-    leaves = zip(*(jax.tree.leaves(eqx.filter(m, eqx.is_array)) for m in (want, got)), strict=True)
+    got = lane.train_state.agent.curiosity
+    leaves = zip(*(jax.tree.leaves(eqx.filter(m, eqx.is_array)) for m in (want.curiosity, got)), strict=True)
     assert all(np.allclose(a, b[0], atol=1e-5) for a, b in leaves)
-    assert pending.promise.result()["model/loss"].item() == pytest.approx(float(report["loss"]), rel=1e-4)
+    found = pending.promise.result().metrics
+    assert found["model/loss"].item() == pytest.approx(float(metrics["model/loss"]), rel=1e-4)

@@ -310,7 +310,7 @@ def test_one_full_batch_update_is_one_adam_step(policy: Policy, rollout: Rollout
     reward = np.random.default_rng(2).normal(size=(T, N)).astype(np.float32)
     start = eqx.tree_at(lambda x: x.policy, agent.start(agent.build(SPEC, key=jax.random.key(0))), policy)
     rewards = Rewards(jnp.zeros((T, N)), jnp.asarray(reward))
-    after, report = jax.jit(lambda st, r: agent.learn(SPEC, st, rollout, r, key=jax.random.key(1)))(start, rewards)
+    after, report, _ = jax.jit(lambda st, r: agent.learn(SPEC, st, rollout, r, key=jax.random.key(1)))(start, rewards)
 
     value, following, cut = bootstraps(policy, rollout, "bootstrap")
     advantage = plain_advantages(double(reward), value, following, cut, 0.99, 0.95)

@@ -17,8 +17,10 @@ from small import SMALL
 import curiax
 from curiax._stats import Moments
 from curiax._types import Rewards
-from curiax.agents import PPO, PPOSettings, Uniform
+from curiax.agents import PPO, CuriousAgent, PPOSettings, RewardSettings, Uniform
 from curiax.agents._base import AbstractAgent
+from curiax.curiosity import Learner, LearnerSettings
+from curiax.curiosity.none import NoBonus
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, RemoteSettings
 from curiax.envs.remote import uniform
 from curiax.experiments.options import RunOptions
@@ -116,7 +118,7 @@ def plan_for(task: Any, method: str = "lbs", seeds: int = 2, **changes: Any) -> 
 
 
 def lane_for(plan: Any, seeds: Any = (0, 1)) -> Lane:
-    lane = Lane(plan.setup, plan.build_model, seeds, jax.devices()[:1])
+    lane = Lane(plan.setup, seeds, jax.devices()[:1])
     lane.compile()
     return lane
 
@@ -134,18 +136,18 @@ def test_the_two_families_meet(changes: dict[str, Any]) -> None:
     """The same task in JAX and on the host: the same random numbers lead to the same training, to rounding."""
     pure, host = plan_for(Sled, **changes), plan_for(HostSled, **changes)
     lane = lane_for(host)
-    state = first_states(pure.setup, pure.build_model, (0, 1))
+    state = first_states(pure.setup, (0, 1))
     arrays, static = eqx.partition(state, eqx.is_array)
 
     @jax.jit
     @jax.vmap
     def step(arrays: Any) -> Any:
-        after, metrics = iterate(pure.setup, eqx.combine(arrays, static))
-        return eqx.filter(after, eqx.is_array), metrics
+        after, report = iterate(pure.setup, eqx.combine(arrays, static))
+        return eqx.filter(after, eqx.is_array), report.metrics
 
     for _ in range(3):
         arrays, expected = step(arrays)
-        found = lane.iterate()
+        found = lane.iterate().metrics
     for name in ("coverage/cells", "bonus/mean", "bonus/border_share", "reward/episodes_ended", "policy/entropy"):
         np.testing.assert_allclose(found[name], expected[name], rtol=2e-3, atol=1e-5, err_msg=name)
     np.testing.assert_array_equal(found["occupancy/cells"], expected["occupancy/cells"])
@@ -153,7 +155,9 @@ def test_the_two_families_meet(changes: dict[str, Any]) -> None:
     if host.setup.loop.normalise_obs:
         np.testing.assert_allclose(lane.obs_stats.mean, after.obs_stats.mean, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(lane.obs_stats.var, after.obs_stats.var, rtol=1e-3)
-    for mine, theirs in zip(jax.tree.leaves(lane.train_state.agent), jax.tree.leaves(after.agent), strict=True):
+    for mine, theirs in zip(
+        jax.tree.leaves(lane.train_state.agent.policy), jax.tree.leaves(after.agent.policy), strict=True
+    ):
         np.testing.assert_allclose(mine, theirs, rtol=5e-3, atol=5e-4)
 
 
@@ -190,7 +194,7 @@ def test_a_lane_continues_to_the_same_bits() -> None:
     again.restore(state)
     again.arrays = arrays
     for _ in range(2):
-        expected, found = lane.iterate(), again.iterate()
+        expected, found = lane.iterate().metrics, again.iterate().metrics
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     for mine, theirs in zip(jax.tree.leaves(again.arrays), jax.tree.leaves(lane.arrays), strict=True):
@@ -205,7 +209,7 @@ def test_cheetahs_lane_continues_to_the_same_bits() -> None:
     lane.iterate()
     again.restore(lane.state())
     again.arrays = jax.tree.map(lambda x: jnp.array(x, copy=True), lane.arrays)
-    expected, found = lane.iterate(), again.iterate()
+    expected, found = lane.iterate().metrics, again.iterate().metrics
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     np.testing.assert_array_equal(again.fleet.obs, lane.fleet.obs)
@@ -274,15 +278,19 @@ def test_acting_on_the_host_is_acting_in_jax(space: Any, agent: Any) -> None:
     """The NumPy actors and the default, which calls the compiled one, choose what `act` chooses."""
     spec = curiax.Spec((5,), space)
     seeds, envs = 3, 2
-    states = [agent.start(agent.build(spec, key=jax.random.key(k))) for k in range(seeds)]
+    states = [agent.build(spec, key=jax.random.key(k)) for k in range(seeds)]
     stacked = jax.tree.map(lambda *x: jnp.stack(x) if eqx.is_array(x[0]) else x[0], *states)
     noise = np.stack([np.asarray(agent.noise(spec, (4, envs), key=jax.random.key(k))) for k in range(seeds)], axis=1)
     obs = np.random.default_rng(0).normal(size=(4, seeds, envs, 5)).astype(np.float32)
     kind = np.int32 if isinstance(space, curiax.Discrete) else np.float32
     out = np.zeros((4, seeds, envs, *space.shape), kind)
-    for actor in (agent.host_actor(spec, stacked, noise), AbstractAgent.host_actor(agent, spec, stacked, noise)):
+    curious = CuriousAgent(
+        spec, agent, Learner(LearnerSettings()), lambda key: NoBonus(spec, key=key), RewardSettings()
+    )
+    first = np.zeros((seeds, envs), bool)
+    for actor in (curious.host_actor(stacked, (), noise), AbstractAgent.host_actor(curious, stacked, (), noise)):
         for t in range(4):
-            actor(t, obs[t], out[t])
+            actor(t, obs[t], first, out[t])
         for t, s, n in np.ndindex(4, seeds, envs):
             expected = agent.act(spec, states[s], jnp.asarray(obs[t, s, n]), jnp.asarray(noise[t, s, n]))
             np.testing.assert_allclose(out[t, s, n], expected, rtol=1e-5, atol=1e-6)
@@ -473,19 +481,20 @@ def test_no_seed_left_stops_the_run() -> None:
 def test_lanes_share_the_seeds_out() -> None:
     """Three seeds on two devices: each seed trains as in any other company, to rounding; metrics in seed order."""
     plan = plan_for(HostSled, seeds=3)
-    lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
+    lanes = open_lanes(plan.setup, plan.seeds)
     assert [lane.seeds for lane in lanes] == [(0, 1), (2,)]
-    *_, (last, _) = run_lanes(lanes, 2)
+    *_, (report, _) = run_lanes(lanes, 2)
+    last = report.metrics
     alone = lane_for(plan, (2,))
     for _ in range(2):
-        expected = alone.iterate()
+        expected = alone.iterate().metrics
     np.testing.assert_allclose(last["bonus/mean"][2], expected["bonus/mean"][0], rtol=1e-3)
     assert last["bonus/mean"].shape == (3,)
 
 
 def test_an_error_in_one_lane_stops_all() -> None:
     plan = plan_for(HostSled, seeds=2)
-    lanes = open_lanes(plan.setup, plan.build_model, plan.seeds)
+    lanes = open_lanes(plan.setup, plan.seeds)
 
     def fail(*_: Any) -> None:
         raise curiax.SimulatorError("the simulator is gone")
@@ -645,7 +654,7 @@ def test_features_of_pictures_are_standardised_on_the_first_rollout() -> None:
     lane = lane_for(plan_for(PictureSled, "disagreement", loop__normalise_obs=False))
     for _ in range(2):
         lane.iterate()
-        target = lane.train_state.curiosity.target.features.net
+        target = lane.train_state.agent.curiosity.target.features.net
         if lane.now == lane.setup.loop.rollout:
             reached = np.array(lane.tape.next_obs)
             first = np.array(target.mean), np.array(target.deviation)

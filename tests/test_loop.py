@@ -17,7 +17,8 @@ from small import SMALL
 import curiax
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import compile_chunk, first_states, padded, place, seed_mesh
-from curiax.train.loop import TrainState, bonus_metrics, collect, learn, model_transitions
+from curiax.train.loop import TrainState, collect, learn
+from curiax.train.measures import bonus_metrics, task_metrics
 
 
 def plan_for(task: Any = "mountain-car", method: Any = "lbs", **changes: Any) -> Plan:
@@ -26,7 +27,7 @@ def plan_for(task: Any = "mountain-car", method: Any = "lbs", **changes: Any) ->
 
 
 def one_state(plan: Plan, seed: int = 0) -> TrainState:
-    stacked = first_states(plan.setup, plan.build_model, [seed])
+    stacked = first_states(plan.setup, [seed])
     return jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, stacked)
 
 
@@ -35,7 +36,13 @@ def collected(envs: int = 1) -> tuple[Plan, TrainState, Any]:
     plan = plan_for(loop__envs=envs)
     state = one_state(plan)
     arrays, static = eqx.partition(state, eqx.is_array)
-    return plan, state, jax.jit(lambda arrays: collect(plan.setup, eqx.combine(arrays, static))[:3])(arrays)
+
+    @jax.jit
+    def run(arrays: Any) -> Any:
+        after, rollout, _ = collect(plan.setup, eqx.combine(arrays, static))
+        return after.envs, after.obs_stats, rollout
+
+    return plan, state, run(arrays)
 
 
 def test_observations_are_normalised_as_stable_baselines_does() -> None:
@@ -109,9 +116,9 @@ def test_environments_have_randomness_of_their_own() -> None:
 @pytest.mark.parametrize("successor", ["reset", "true", "drop"])
 def test_what_the_model_sees_at_an_episode_end(successor: str) -> None:
     plan, _, (_, _, rollout) = collected()
-    loop: Any = dataclasses.replace(plan.setup.loop, successor=successor)
-    setup = dataclasses.replace(plan.setup, loop=loop)
-    seen = model_transitions(setup, rollout).step
+    agent: Any = plan.setup.agent
+    rewards = dataclasses.replace(agent.rewards, successor=successor)
+    seen = dataclasses.replace(agent, rewards=rewards).model_transitions(rollout).step
     expected = rollout.acted_next if successor == "reset" else rollout.step.next_obs
     np.testing.assert_array_equal(seen.next_obs, expected)
     assert np.asarray(seen.valid).sum() == (127 if successor == "drop" else 128)
@@ -120,12 +127,13 @@ def test_what_the_model_sees_at_an_episode_end(successor: str) -> None:
 
 def test_the_model_sees_the_executed_action_if_asked() -> None:
     plan, _, (_, _, rollout) = collected()
-    loop = dataclasses.replace(plan.setup.loop, model_action="executed")
-    seen = model_transitions(dataclasses.replace(plan.setup, loop=loop), rollout).step
+    agent: Any = plan.setup.agent
+    rewards = dataclasses.replace(agent.rewards, model_action="executed")
+    seen = dataclasses.replace(agent, rewards=rewards).model_transitions(rollout).step
     raw = np.asarray(rollout.step.action)
     assert (np.abs(raw) > 1).any()
     np.testing.assert_array_equal(seen.action, np.clip(raw, -1, 1))
-    np.testing.assert_array_equal(model_transitions(plan.setup, rollout).step.action, raw)
+    np.testing.assert_array_equal(agent.model_transitions(rollout).step.action, raw)
 
 
 def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> None:
@@ -134,23 +142,25 @@ def test_bonus_comes_from_the_model_before_it_trains_and_rewards_are_mixed() -> 
     state = one_state(plan)
     given: list[Any] = []
 
-    class Spy(type(plan.setup.agent)):  # pyright: ignore
+    agent: Any = plan.setup.agent
+
+    class Spy(type(agent.policy)):  # pyright: ignore
         def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any) -> Any:
             given.append(rewards.total)
             return super().learn(spec, state, rollout, rewards, key=key)
 
-    setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
+    setup = dataclasses.replace(plan.setup, agent=dataclasses.replace(agent, policy=Spy(agent.policy.settings)))
     arrays, static = eqx.partition(state, eqx.is_array)
 
     @jax.jit
     def once(arrays: Any) -> Any:
         state = eqx.combine(arrays, static)
-        _, _, rollout, _ = collect(setup, state)
+        _, rollout, _ = collect(setup, state)
         rollout = eqx.tree_at(lambda r: r.step.reward, rollout, jnp.full_like(rollout.step.reward, 3.0))
-        _, metrics = learn(setup, state, rollout)
-        seen = model_transitions(setup, rollout).step
-        raw = jax.vmap(jax.vmap(lambda t: state.curiosity.reward(None, t, key=jax.random.key(0))[1]))(seen)
-        _, scaled = state.learner.scale.scale(raw, discount=0.99, clip=3.0, order="before")
+        metrics = learn(setup, state, rollout)[1].metrics
+        seen = agent.model_transitions(rollout).step
+        raw = jax.vmap(jax.vmap(lambda t: state.agent.curiosity.reward(None, t, key=jax.random.key(0))[1]))(seen)
+        _, scaled = state.agent.learner.scale.scale(raw, discount=0.99, clip=3.0, order="before")
         return metrics["bonus/mean"], jnp.mean(raw), given[0], 0.5 * 3.0 + 2.0 * scaled
 
     mean, expected, reward, mixed = once(arrays)
@@ -169,10 +179,10 @@ def compiled(plan: Plan, static: Any, mesh: Any, iterations: int, arrays: Any) -
 
 def trained(plan: Plan, seeds: tuple[int, ...], chunks: tuple[int, ...], devices: int) -> Any:
     mesh = seed_mesh(jax.devices()[:devices])
-    arrays, static = place(first_states(plan.setup, plan.build_model, padded(seeds, devices)), mesh)
+    arrays, static = place(first_states(plan.setup, padded(seeds, devices)), mesh)
     for k in chunks:
-        arrays, metrics = compiled(plan, static, mesh, k, arrays)(arrays)
-    return arrays, metrics
+        arrays, report = compiled(plan, static, mesh, k, arrays)(arrays)
+    return arrays, report.metrics
 
 
 def leaves(tree: Any) -> list[np.ndarray]:
@@ -201,8 +211,8 @@ def test_devices_and_company_change_a_seed_only_by_rounding() -> None:
 
 def test_adding_a_seed_leaves_the_others_unchanged() -> None:
     plan = plan_for(method="rnd")
-    few = first_states(plan.setup, plan.build_model, [3, 5])
-    more = first_states(plan.setup, plan.build_model, [3, 4, 5])
+    few = first_states(plan.setup, [3, 5])
+    more = first_states(plan.setup, [3, 4, 5])
     for a, b in zip(leaves(few), leaves(more), strict=True):
         np.testing.assert_array_equal(a, b[np.array([0, 2])])
 
@@ -217,16 +227,17 @@ def test_no_collective_on_the_seed_axis() -> None:
     """Seeds on several devices never wait for each other: the compiled program holds no communication."""
     plan = plan_for()
     mesh = seed_mesh(jax.devices()[:2])
-    arrays, static = place(first_states(plan.setup, plan.build_model, (0, 1)), mesh)
+    arrays, static = place(first_states(plan.setup, (0, 1)), mesh)
     text = compiled(plan, static, mesh, 1, arrays).as_text()
     assert not [word for word in ("all-reduce", "all-gather", "collective-permute", "all-to-all") if word in text]
 
 
 def test_bonus_statistics_are_those_of_the_raw_bonus() -> None:
     """Mean, median, deviation, maximum and the share paid at episode ends, of a bonus that is known."""
-    _, state, (_, _, rollout) = collected()
+    plan, _, (_, _, rollout) = collected()
     raw = jnp.asarray(np.random.default_rng(0).exponential(size=(128, 1)), jnp.float32).at[99].set(20.0)
-    found = bonus_metrics(rollout, raw, raw / 2, state.learner)
+    task = plan.setup.task
+    found = bonus_metrics(task, rollout, raw, rollout.step.valid) | task_metrics(task, rollout)
     values = np.asarray(raw, np.float64)
     expected = {
         "bonus/mean": values.mean(),
@@ -234,7 +245,6 @@ def test_bonus_statistics_are_those_of_the_raw_bonus() -> None:
         "bonus/std": values.std(),
         "bonus/max": 20.0,
         "bonus/border_share": 20.0 / values.sum(),
-        "bonus/paid_mean": values.mean() / 2,
         "reward/episodes_ended": 1,
     }
     for name, value in expected.items():
@@ -243,7 +253,7 @@ def test_bonus_statistics_are_those_of_the_raw_bonus() -> None:
 
 def test_the_policy_starts_as_the_card_says() -> None:
     """Method cards 2.2: orthogonal, gain √2 in hidden layers and value head, 1 for the mean, biases and log-std 0."""
-    policy = one_state(plan_for()).agent.policy
+    policy = one_state(plan_for()).agent.policy.policy
 
     def gains(weight: Any) -> np.ndarray:
         return np.linalg.svd(np.asarray(weight), compute_uv=False)
@@ -257,7 +267,7 @@ def test_the_policy_starts_as_the_card_says() -> None:
 
 def test_models_start_as_torch_does() -> None:
     """Uniform within ±1/√inputs, weights and biases, in every layer of LBS."""
-    model = one_state(plan_for()).curiosity
+    model = one_state(plan_for()).agent.curiosity
     for layer in (*model.trunk.layers, *model.posterior_trunk.layers, model.prior_head.both, model.reconstruction):
         bound = layer.weight.shape[0] ** -0.5
         values = np.concatenate([np.ravel(layer.weight), layer.bias])
@@ -271,10 +281,10 @@ def test_episodic_memory_follows_the_episodes_across_rollouts(successor: str) ->
     """After 128, then 256 steps of 100-step episodes the memory holds this episode's 28, then 56 states."""
     plan = plan_for(method="ride", loop__successor=successor)
     mesh = seed_mesh(jax.devices()[:1])
-    arrays, static = place(first_states(plan.setup, plan.build_model, (0,)), mesh)
+    arrays, static = place(first_states(plan.setup, (0,)), mesh)
     call = compile_chunk(plan.setup, static, mesh, 1, arrays)
     written = []
     for _ in range(2):
         arrays, _ = call(arrays)
-        written.append(int(arrays.learner.memory.written[0, 0]))
+        written.append(int(arrays.agent.learner.memory.written[0, 0]))
     assert written == [28, 56]

@@ -17,7 +17,7 @@ import curiax
 from curiax.envs import NoisyRemote, RemoteSettings
 from curiax.experiments.spec import Plan, resolve
 from curiax.train.batch import first_states
-from curiax.train.loop import Stream, collect, iterate, model_transitions, probe_maps
+from curiax.train.loop import collect, evaluate, iterate
 
 
 class NoiseMeter(curiax.AbstractCuriosity):
@@ -44,9 +44,9 @@ class SpeedMeter(NoiseMeter):
 def iterated(task: str, method: type[curiax.AbstractCuriosity]) -> tuple[Plan, Any, Any]:
     """A plan, a seed's first state and the metrics of its first iteration."""
     plan = resolve(curiax.Experiment(task, method, seeds=1, steps=128, settings={**SMALL, "loop.normalise_obs": False}))
-    state = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, first_states(plan.setup, plan.build_model, [3]))
+    state = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, first_states(plan.setup, [3]))
     arrays, static = eqx.partition(state, eqx.is_array)
-    run = jax.jit(lambda arrays: iterate(plan.setup, eqx.combine(arrays, static))[1])
+    run = jax.jit(lambda arrays: iterate(plan.setup, eqx.combine(arrays, static))[1].metrics)
     return plan, state, jax.tree.map(np.asarray, run(arrays))
 
 
@@ -85,8 +85,9 @@ def test_pressing_the_remote_lets_an_evolving_car_coast_and_stops_a_frozen_one()
 def test_what_was_paid_is_counted_where_it_was_paid() -> None:
     """Brute force over the rollout; and the noise earned all of a bonus that pays for noise alone."""
     plan, state, found = iterated("mountain-car-frozen", NoiseMeter)
-    rollout = eqx.filter_jit(collect)(plan.setup, state)[2]
-    seen = model_transitions(plan.setup, rollout).step
+    rollout = eqx.filter_jit(collect)(plan.setup, state)[1]
+    agent: Any = plan.setup.agent
+    seen = agent.model_transitions(rollout).step
     raw = np.abs(np.asarray(seen.next_obs)[:, 0, -1] - np.asarray(seen.obs)[:, 0, -1])
     pressed = np.asarray(rollout.step.action)[:, 0, -1] > 0
     for grid in plan.setup.task.grids:
@@ -105,8 +106,8 @@ def test_what_was_paid_is_counted_where_it_was_paid() -> None:
 def test_maps_are_of_the_model_that_paid_for_the_rollout() -> None:
     """Not of the one trained on it since."""
     plan, state, found = iterated("mountain-car", curiax.experiments.registry.METHODS["icm"].cls)
-    stats = eqx.filter_jit(collect)(plan.setup, state)[1]
-    expected = eqx.filter_jit(probe_maps)(plan.setup, state.curiosity, stats, key=state.keys()[Stream.PROBE])
+    stats = eqx.filter_jit(collect)(plan.setup, state)[0].obs_stats
+    expected = eqx.filter_jit(evaluate)(plan.setup, replace(state, obs_stats=stats))
     np.testing.assert_allclose(found["probe/car"], expected["probe/car"], rtol=1e-3, atol=1e-6)
 
 
@@ -148,11 +149,9 @@ def test_a_discrete_task_is_probed_too() -> None:
             return curiax.envs.Probe("bins", jnp.arange(4) + 0.5, {"walk": jnp.array([0, 1])})
 
     task = NoisyRemote(Line(), RemoteSettings("frozen"))
-    plan = iterated("mountain-car-frozen", NoiseMeter)[0]
-    setup = eqx.tree_at(lambda s: s.task, plan.setup, task, is_leaf=lambda x: x is plan.setup.task)
-    model = NoiseMeter(task.spec, key=jax.random.key(0))
-    stats = curiax._stats.Moments.start((2,))
-    found = eqx.filter_jit(probe_maps)(setup, model, stats, key=jax.random.key(0))
+    plan, state, _ = iterated("mountain-car-frozen", NoiseMeter)
+    setup = replace(plan.setup, task=task)
+    found = eqx.filter_jit(evaluate)(setup, replace(state, obs_stats=curiax._stats.Moments.start((2,))))
     assert np.all(found["probe/walk"] == 0)
     assert np.all(found["probe/noise"] > 0)
 

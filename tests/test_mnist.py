@@ -23,7 +23,8 @@ from curiax.report.record import read_run
 from curiax.testing import check_task
 from curiax.testing.methods import random_steps
 from curiax.train.batch import first_states
-from curiax.train.loop import collect, kind_ratio
+from curiax.train.loop import collect
+from curiax.train.measures import bonus_metrics
 
 #: A run small enough for a test; the task's own sizes are 128 environments and 4 steps.
 SMALL = {"loop.envs": 4, "loop.rollout": 2, "learner.minibatch_size": 4, "ppo.minibatch_size": 4}
@@ -94,23 +95,25 @@ def test_ratio() -> None:
     left = rng.integers(0, 2, (5, 7))
     rollout = Rollout(steps, steps.next_obs, jnp.asarray(np.stack([left, left + 1], -1), jnp.float32))
     bonus, valid = rng.random((5, 7)).astype(np.float32), rng.random((5, 7)) < 0.7
-    found = kind_ratio(task, rollout, jnp.asarray(bonus), jnp.asarray(valid))
+    found = bonus_metrics(task, rollout, jnp.asarray(bonus), jnp.asarray(valid))
     first, second = bonus[valid & (left == 1)].mean(), bonus[valid & (left == 0)].mean()
     for name, expected in (("first", first), ("second", second), ("bonus", first / second)):
         assert found[f"ratio/{name}"] == pytest.approx(expected, rel=1e-5)
-    assert kind_ratio(task, rollout, jnp.zeros((5, 7)), jnp.asarray(valid))["ratio/bonus"] == 1.0
-    assert kind_ratio(MountainCar(), rollout, jnp.asarray(bonus), jnp.asarray(valid)) == {}
+    assert bonus_metrics(task, rollout, jnp.zeros((5, 7)), jnp.asarray(valid))["ratio/bonus"] == 1.0
+    other = bonus_metrics(MountainCar(), rollout, jnp.asarray(bonus), jnp.asarray(valid))
+    assert not [name for name in other if name.startswith("ratio/")]
 
 
 def test_settings() -> None:
     """The paper's batches of 128; β and target as settled; nobody chooses actions; pixels are not standardised."""
     plan = resolve(Experiment("mnist", "lbs", seeds=10))
-    loop, learner = plan.setup.loop, plan.setup.learner.settings
+    agent: Any = plan.setup.agent
+    loop, learner = plan.setup.loop, agent.learner.settings
     assert (loop.envs, learner.minibatch_size, learner.epochs, learner.learning_rate) == (128, 128, 1, 1e-4)
     assert plan.steps == 6_000 * 128
     assert (loop.normalise_obs, loop.successor) == (False, "true")
     assert (plan.settings["method.beta"], plan.settings["method.target"]) == (10.0, "pixels")
-    assert type(plan.setup.agent).__name__ == "Uniform"
+    assert type(agent.policy).__name__ == "Uniform"
     assert resolve(Experiment("mnist", "lbs", preset="curiax")).setup.loop.rollout == loop.rollout
     assert resolve(Experiment("mountain-car", "lbs")).setup.loop.normalise_obs
     pixels = 6 * 6 * 2
@@ -125,10 +128,10 @@ def test_run(tmp_path) -> None:
 
     # What a method sees first has nothing to do with which method it is.
     idle = resolve(replace(experiment, method="random", settings=SMALL))
-    states = first_states(idle.setup, idle.build_model, idle.seeds)
-    rollouts = jax.jit(jax.vmap(lambda state: collect(idle.setup, state)[2]))(states)
+    states = first_states(idle.setup, idle.seeds)
+    rollouts = jax.jit(jax.vmap(lambda state: collect(idle.setup, state)[1]))(states)
     for seed, seen in enumerate(rollouts.step.next_obs):
-        model = saved.read(tmp_path / "run")[1].one(seed).curiosity
+        model = saved.read(tmp_path / "run")[1].one(seed).networks.curiosity
         features = jax.vmap(model.target)(seen.reshape(8, 28, 28, 1))
         assert np.allclose(features.mean(0), 0, atol=1e-3)
         assert np.allclose(features.std(0), 1, atol=1e-3)

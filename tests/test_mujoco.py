@@ -182,11 +182,11 @@ def test_a_cheetah_that_runs_away_is_seen(value):
     """MuJoCo would put it back to its start and say nothing; the loop must see it, and lose this seed only if asked."""
     plan = resolve(curiax.Experiment("half-cheetah", "rnd", seeds=2, steps=1024, settings=SMALL))
     setup = dataclasses.replace(plan.setup, on_nonfinite="drop")
-    lane = Lane(setup, plan.build_model, (0, 1), jax.devices()[:1])
+    lane = Lane(setup, (0, 1), jax.devices()[:1])
     lane.compile()
     lane.iterate()
     lane.fleet.qvel[1, 3] = value
-    metrics = lane.iterate()
+    metrics = lane.iterate().metrics
     assert list(lane.lost) == [1]
     # What it shows is a view of the simulation, so it is seen even before the next step.
     assert "observations: seed 1, environment 0, step 128 of that environment (iteration 1, " in lane.lost[1]

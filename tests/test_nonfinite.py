@@ -19,20 +19,20 @@ import pytest
 from small import SMALL
 
 import curiax
-from curiax._sound import HUGE, LIMIT, all_within, first, spot, unsound
+from curiax._sound import HUGE, LIMIT, Check, Checks, all_within, first, spot, unsound
 from curiax._stats import Moments
 from curiax._tree import adam, descend
 from curiax.experiments import run as running
 from curiax.experiments.options import RunOptions
 from curiax.experiments.progress import Silent
-from curiax.experiments.soundness import FIELDS, find_faults
+from curiax.experiments.soundness import find_faults
 from curiax.experiments.spec import resolve
 from curiax.experiments.writer import CheckpointWriter
 from curiax.testing.faults import Injection, inject
 from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, possible_fields
 from curiax.train.batch import first_states
 from curiax.train.hosted import Lane
-from curiax.train.loop import iterate
+from curiax.train.loop import iterate, rollout_checks
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 SETTINGS = {**SMALL, "loop.rollout": 64, "loop.envs": 2, "ppo.minibatch_size": 32}
@@ -87,28 +87,69 @@ def test_a_fault_in_the_last_step_is_of_its_own_iteration() -> None:
         assert caught(tried, Injection("observation", value, 3, 1, 63, 0)) == (True, True)
 
 
-def test_the_first_of_many_faults_is_named() -> None:
-    """By steps, then by what spreads within one, then by environments; computations in the order of their stages."""
+def rollout_of(**wrong: tuple[int, int]) -> Any:
+    """A rollout of 40 steps of two environments, unsound at these steps and environments."""
+    lead = (40, 2)
+    values = {name: np.zeros((*lead, 1), np.float32) for name in ("obs", "action", "next_obs", "point")}
+    values["reward"] = np.zeros(lead, np.float32)
+    for name, place in wrong.items():
+        values[name][place] = np.nan
+    point, no = jnp.asarray(values.pop("point")), jnp.zeros(lead, bool)
+    return curiax.Rollout(curiax.Transition(**values, terminated=no, truncated=no, valid=~no), point, point)
+
+
+def named(found: Checks) -> dict[str, int]:
+    """The checks that found something, and where."""
+    return {check.name: int(at) for check, at in zip(found.each, found.places, strict=True) if at >= 0}
+
+
+def test_the_first_fault_of_a_rollout_is_its_cause() -> None:
+    """By steps, then by what spreads within one, then by environments."""
+    fine, nowhere = jnp.zeros(2, bool), jnp.zeros((), bool)
+    assert named(rollout_checks(rollout_of(), fine, nowhere)) == {}
+    later = rollout_of(next_obs=(10, 1), action=(11, 1))
+    assert named(rollout_checks(later, fine, nowhere)) == {"observation": 21}
+    together = rollout_of(next_obs=(10, 1), action=(10, 0))
+    assert named(rollout_checks(together, fine, nowhere)) == {"action": 20}, "an action comes before what it leads to"
+    three = rollout_of(next_obs=(10, 1), reward=(10, 0), point=(15, 0))
+    assert named(rollout_checks(three, fine, nowhere)) == {"observation": 21}
+    started = jnp.asarray([False, True])
+    assert named(rollout_checks(together, started, nowhere)) == {"start": 1}
+    raw = jnp.zeros((40, 2), bool).at[10, 0].set(True)
+    assert named(rollout_checks(rollout_of(next_obs=(10, 1)), fine, raw)) == {"observation": 20}, (
+        "its statistics spread"
+    )
+
+
+def test_the_first_check_that_found_something_is_reported() -> None:
+    """Each seed's earliest iteration; within it the order of the checks, which is that in which faults spread."""
     plan = plan_for("mountain-car", "lbs")
+    each = (
+        Check("start", "the observations of task {task!r}", "starts", outside=True),
+        Check("reward", "the reward of task {task!r}", "steps", outside=True),
+        Check("policy_loss", "the loss given {method!r}", "updates"),
+        Check("model", "what {method!r} keeps", "nothing"),
+    )
 
-    def told(**indices: int) -> Any:
-        chunk = {f"unsound/{name}": np.full((2, 1), -1) for name in FIELDS}
-        for name, index in indices.items():
-            chunk[f"unsound/{name}"][1] = index
-        (fault,) = find_faults(plan, chunk, 4)
-        assert (fault.seed, fault.iteration) == (5, 4)
-        return fault
+    def found(*places: list[list[int]]) -> list[Any]:
+        return find_faults(plan, Checks(np.asarray(places), each), 4)  # pyright: ignore[reportArgumentType]
 
-    assert told(observation=21, action=23, bonus=0, policy=0).field == "observation"
-    assert told(observation=21, action=20).field == "action", "an action comes before what it leads to"
-    assert spot(5, 1, 4 * 64 + 11, 2, 4) in told(observation=21, reward=20, point=30).message
-    assert told(start=1, action=0, observation=0).field == "start"
-    assert spot(5, 1, 4 * 64, 2, 4) in told(start=1, action=0, observation=0).message
-    assert told(bonus=3, model_loss=0, policy_loss=0).field == "bonus"
-    assert told(model_loss=3, model_gradient=2, policy_loss=0).field == "model_gradient"
-    assert told(policy_loss=2, policy_gradient=2, policy=0).field == "policy_loss"
-    assert "gradient step 2 of iteration 4 (steps 512 to 640" in told(policy_loss=2).message
-    assert "5, environment 1, step 267 of that environment (iteration 4, after 534 steps" in told(reward=21).message
+    none = [-1] * 4
+    assert found([none, none], [none, none]) == []
+    (fault,) = found([none, none], [none, [-1, 21, 0, 0]])
+    assert (fault.seed, fault.iteration, fault.field) == (5, 5, "reward")
+    assert spot(5, 1, 5 * 64 + 11, 2, 5) in fault.message
+    assert "5, environment 1, step 331 of that environment (iteration 5, after 662 steps" in fault.message
+    assert fault.message.startswith("NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': ")
+    first, second = found([none, [0, -1, -1, -1]], [[-1, -1, 2, 0], [1, -1, -1, -1]])
+    assert (first.seed, first.iteration, first.field) == (5, 4, "policy_loss")
+    assert (
+        "beyond 1e19 in the loss given 'lbs': seed 5, gradient step 2 of iteration 4 (steps 512 to 640" in first.message
+    )
+    assert (second.seed, second.field) == (3, "start")
+    assert spot(3, 0, 5 * 64, 2, 5) in second.message
+    (last,) = found([none, [-1, -1, -1, 0]], [none, none])
+    assert "what 'lbs' keeps: seed 3, iteration 5 (" in last.message
 
 
 def test_bounds_are_where_they_are_said_to_be() -> None:
@@ -129,12 +170,12 @@ def test_bounds_are_where_they_are_said_to_be() -> None:
 def test_no_false_alarm(method: str) -> None:
     """Observations up to ±1e6, not normalised; one that never changes; every episode one step long."""
     plan = plan_for(Wild, method, loop__normalise_obs=False, loop__extrinsic_weight=1.0)
-    state = first_states(plan.setup, plan.build_model, plan.seeds)
+    state = first_states(plan.setup, plan.seeds)
     step = eqx.filter_jit(eqx.filter_vmap(lambda state: iterate(plan.setup, state)))
     for _ in range(3):
-        state, metrics = step(state)
-        for name in FIELDS:
-            np.testing.assert_array_equal(metrics[f"unsound/{name}"], -1, err_msg=name)
+        state, report = step(state)
+        assert len(report.checks.each) == 12
+        np.testing.assert_array_equal(report.checks.places, -1)
     assert leaves_unsound(state) == []
 
 
@@ -168,13 +209,9 @@ def test_the_first_unsound_gradient_step_is_named(bad: float) -> None:
 
     optimiser, weight = adam(0.1, 1e-8, None), jnp.zeros(1)
     batches = jnp.asarray([[1.0], [bad], [3.0], [bad]])
-    report = descend(loss, weight, optimiser, optimiser.init(weight), batches)[2]
-    assert {name: int(value) for name, value in report.items() if "/" in name} == {
-        "unsound/loss": 1,
-        "unsound/gradient": 1,
-    }
-    sound = descend(loss, weight, optimiser, optimiser.init(weight), jnp.ones((4, 1)))[2]
-    assert {int(value) for name, value in sound.items() if "/" in name} == {-1}
+    places = descend(loss, weight, optimiser, optimiser.init(weight), batches)[3]
+    assert places.tolist() == [1, -1], "its gradient only follows from it"
+    assert descend(loss, weight, optimiser, optimiser.init(weight), jnp.ones((4, 1)))[3].tolist() == [-1, -1]
 
 
 def test_a_gradient_is_watched_where_the_loss_is_sound() -> None:
@@ -184,10 +221,10 @@ def test_a_gradient_is_watched_where_the_loss_is_sound() -> None:
         return 1.0 + batch * jnp.sum(weight), {}
 
     optimiser, weight = adam(0.1, 1e-8, None), jnp.zeros(1)
-    after, state, report = descend(loss, weight, optimiser, optimiser.init(weight), jnp.asarray([1e30, 1.0]))
+    after, state, _, places = descend(loss, weight, optimiser, optimiser.init(weight), jnp.asarray([1e30, 1.0]))
     assert np.isfinite(after).all()
     assert np.isinf(optax.tree.get(state, "nu")).any()
-    assert (int(report["unsound/loss"]), int(report["unsound/gradient"])) == (-1, 0)
+    assert places.tolist() == [-1, 0]
 
 
 def test_moments_of_what_is_named() -> None:
@@ -258,11 +295,11 @@ def test_dropping_seeds_compiles_nothing_more() -> None:
     texts = {}
     for mode in ("stop", "drop"):
         setup = dataclasses.replace(plan.setup, on_nonfinite=mode)
-        arrays, static = eqx.partition(first_states(setup, plan.build_model, plan.seeds), eqx.is_array)
+        arrays, static = eqx.partition(first_states(setup, plan.seeds), eqx.is_array)
 
         def one(arrays: Any, setup: Any = setup, static: Any = static) -> Any:
-            after, metrics = iterate(setup, eqx.combine(arrays, static))
-            return eqx.filter(after, eqx.is_array), metrics
+            after, report = iterate(setup, eqx.combine(arrays, static))
+            return eqx.filter(after, eqx.is_array), report
 
         texts[mode] = jax.jit(jax.vmap(one)).lower(arrays).as_text()
     assert texts["stop"] == texts["drop"]
@@ -340,7 +377,7 @@ def test_the_soaks_faults_are_everywhere() -> None:
 def test_lanes_know_their_actions_from_their_observations() -> None:
     """Where an action ran away and the simulation followed in the same step, the action is named."""
     plan = plan_for("half-cheetah", "random")
-    lane = Lane(plan.setup, plan.build_model, plan.seeds, jax.devices()[:1])
+    lane = Lane(plan.setup, plan.seeds, jax.devices()[:1])
     lane.tape.action[4, 1, 0, 2] = np.nan
     lane.fleet.obs[2, 0] = np.inf
     lane.now = 5

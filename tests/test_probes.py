@@ -32,9 +32,9 @@ def trained_policy(kind: str, *, discrete: bool = False, ends: str = "bootstrap"
     }
     plan = resolve(curiax.Experiment(ProbeTask, "none", seeds=1, steps=64 * 60, settings=settings))
     mesh = seed_mesh(jax.devices()[:1])
-    arrays, static = place(first_states(plan.setup, plan.build_model, (0,)), mesh)
+    arrays, static = place(first_states(plan.setup, (0,)), mesh)
     arrays, _ = compile_chunk(plan.setup, static, mesh, 60, arrays)(arrays)
-    return jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, eqx.combine(arrays, static).agent.policy)
+    return jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, eqx.combine(arrays, static).agent.policy.policy)
 
 
 def obs(sign: float, time: float = 0.0) -> jax.Array:

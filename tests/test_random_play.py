@@ -99,10 +99,10 @@ def test_features_are_standardised_on_random_play(monkeypatch: pytest.MonkeyPatc
         return heard[-1]
 
     monkeypatch.setattr(frames, "random_play", listened)
-    lane, other = lanes = open_lanes(plan.setup, plan.build_model, [3, 4])
+    lane, other = lanes = open_lanes(plan.setup, [3, 4])
     for each in lanes:
         each._play_at_random()
-    target = jax.tree.map(lambda x: x[0] if isinstance(x, jax.Array) else x, lane.train_state.curiosity.target)
+    target = jax.tree.map(lambda x: x[0] if isinstance(x, jax.Array) else x, lane.train_state.agent.curiosity.target)
     mean, deviation = (np.asarray(part, np.float64) for part in lane.pixels)
     lane.close()
     other.close()

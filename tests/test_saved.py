@@ -43,7 +43,7 @@ def test_every_method_reads_back_exactly(method: str, tmp_path: Path) -> None:
     assert plan.seeds == read.seeds == (7, 2)
     assert same(read, saved.fresh(plan, (7, 2)))
     one = read.one(2)
-    assert same(one.curiosity, plan.build_model(jax.random.fold_in(jax.random.key(2), 1)))
+    assert same(one.networks.curiosity, plan.method(jax.random.fold_in(jax.random.key(2), 1)))
     assert one.obs_stats.mean.shape == plan.setup.task.spec.obs_shape
 
 
@@ -57,27 +57,26 @@ def test_every_task_reads_back(task: str, tmp_path: Path) -> None:
 
 def test_fresh_networks_are_those_that_training_starts_with() -> None:
     plan = resolve(Experiment("mountain-car", "lbs", seeds=(3, 5)))
-    state = first_states(plan.setup, plan.build_model, plan.seeds)
+    state = first_states(plan.setup, plan.seeds)
     fresh = saved.fresh(plan, plan.seeds)
-    assert same(saved.networks(state.agent), fresh.agent)
-    assert same(state.curiosity, fresh.curiosity)
+    assert same(plan.setup.agent.networks(state.agent), fresh.networks)
     assert same(state.obs_stats, fresh.obs_stats)
 
 
 @pytest.mark.slow
 def test_trained_state_reads_back_exactly(tmp_path: Path) -> None:
     plan = resolve(Experiment("mountain-car", "icm", seeds=(3, 5), steps=256, settings=SMALL))
-    arrays, static = place(first_states(plan.setup, plan.build_model, plan.seeds), seed_mesh(jax.devices()[:2]))
+    arrays, static = place(first_states(plan.setup, plan.seeds), seed_mesh(jax.devices()[:2]))
     arrays, _ = compile_chunk(plan.setup, static, seed_mesh(jax.devices()[:2]), 2, arrays)(arrays)
     state = eqx.combine(arrays, static)
-    kept = saved.Saved(saved.networks(state.agent), state.curiosity, state.obs_stats, plan.seeds)
+    kept = saved.Saved(plan.setup.agent.networks(state.agent), state.obs_stats, plan.seeds)
     path = untrained(tmp_path / "run", "mountain-car", "icm", steps=256, settings=SMALL)
     saved.write(path, plan, kept)
     _, read = saved.read(path)
-    assert isinstance(read.agent, Policy)
-    for name, array in saved.tensors(kept).items():
-        np.testing.assert_array_equal(saved.tensors(read)[name], array)
-    assert not same(read.agent, saved.fresh(plan, plan.seeds).agent)
+    assert isinstance(read.networks.agent, Policy)
+    for name, array in saved.tensors(saved.parts_of(kept)).items():
+        np.testing.assert_array_equal(saved.tensors(saved.parts_of(read))[name], array)
+    assert not same(read.networks.agent, saved.fresh(plan, plan.seeds).networks.agent)
 
 
 @pytest.mark.slow
@@ -87,7 +86,7 @@ def test_a_run_keeps_its_agents(tmp_path: Path) -> None:
     assert plan.identity == result.plan.identity
     assert read.seeds == (0, 1, 2)
     assert float(read.obs_stats.count[0]) > 200
-    assert not same(read.agent, saved.fresh(plan, plan.seeds).agent)
+    assert not same(read.networks.agent, saved.fresh(plan, plan.seeds).networks.agent)
     assert curiax.run(result.plan.experiment, tmp_path / "run").reused
     others = [path for path in (tmp_path / "run").iterdir() if path.name != folder.MANIFEST]
     listed = json.loads((tmp_path / "run" / folder.MANIFEST).read_text())["files"]
@@ -103,12 +102,17 @@ def test_random_keys_are_drawn_again_from_the_seed() -> None:
     plan = resolve(Experiment("mountain-car", "random", seeds=1))
     fresh = saved.fresh(plan, (0,))
     holding = eqx.tree_at(
-        lambda s: s.agent,
+        lambda s: s.networks.agent,
         fresh,
         Keyed(jax.random.split(jax.random.key(1), 1), jnp.ones((1, 2))),
         is_leaf=lambda x: x is None,
     )
-    assert sorted(saved.tensors(holding)) == ["agent.weight", "obs_stats.count", "obs_stats.mean", "obs_stats.var"]
+    assert sorted(saved.tensors(saved.parts_of(holding))) == [
+        "agent.weight",
+        "obs_stats.count",
+        "obs_stats.mean",
+        "obs_stats.var",
+    ]
 
 
 def test_seeds_that_are_not_there_are_listed(run: Path) -> None:
@@ -239,7 +243,7 @@ def test_defaults_of_its_own_time_hold(run: Path) -> None:
     edit(run, older)
     plan, _ = saved.read(run)
     assert plan.settings["ppo.clip"] == 0.3
-    assert plan.setup.agent.settings.clip == 0.3
+    assert plan.setup.agent.policy.settings.clip == 0.3
     assert plan.settings["loop.coverage"] == now.settings["loop.coverage"]
     assert plan.experiment == now.experiment
     edit(run, lambda about: about["settings"].update({"ppo.gone": 1}))
@@ -365,7 +369,7 @@ def test_code_of_others_runs_only_where_it_is_trusted(tmp_path: Path, monkeypatc
         saved.read(Path("run"))
     assert not (tmp_path / "ran").exists()
     plan, read = saved.read(Path("run"), trust=True)
-    assert type(read.curiosity).__name__ == "Mine"
+    assert type(read.networks.curiosity).__name__ == "Mine"
     assert plan.method_entry.name == "theirs:Mine"
 
 

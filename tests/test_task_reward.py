@@ -17,6 +17,7 @@ from small import SMALL
 import curiax
 from curiax import Experiment, Transition, UsageError
 from curiax._stats import ReturnScale
+from curiax.agents.task_reward import LENGTH, RETURN, Episodes, TaskReward
 from curiax.cli._result import run_summary, run_text
 from curiax.experiments import saved
 from curiax.experiments.presets import FOR_TASK_REWARD, PRESETS
@@ -25,7 +26,6 @@ from curiax.experiments.training import Training
 from curiax.testing import ProbeTask
 from curiax.train.batch import first_states
 from curiax.train.loop import collect, learn
-from curiax.train.task_reward import LENGTH, RETURN, Episodes, TaskReward
 
 BY_CLASS = {"ppo.episode_ends": "ignore", "ppo.clip_value": True, "loop.normalise_reward": False}
 
@@ -126,20 +126,22 @@ def one_update(**changes: Any) -> tuple[Any, Any, Any, Any]:
     plan = resolve(Experiment(ProbeTask, "rnd", seeds=1, steps=1024, settings=settings))
     given: list[Any] = []
 
-    class Spy(type(plan.setup.agent)):  # pyright: ignore
+    agent: Any = plan.setup.agent
+
+    class Spy(type(agent.policy)):  # pyright: ignore
         """Notes what it is given."""
 
         def learn(self, spec: Any, state: Any, rollout: Any, rewards: Any, *, key: Any) -> Any:
             given.append(rewards)
             return super().learn(spec, state, rollout, rewards, key=key)
 
-    setup = dataclasses.replace(plan.setup, agent=Spy(plan.setup.agent.settings))
-    stacked = first_states(setup, plan.build_model, [0])
+    setup = dataclasses.replace(plan.setup, agent=dataclasses.replace(agent, policy=Spy(agent.policy.settings)))
+    stacked = first_states(setup, [0])
     state = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, stacked)
-    rollout = collect(setup, state)[2]
+    rollout = collect(setup, state)[1]
     rollout = eqx.tree_at(lambda r: r.step.reward, rollout, jnp.cumsum(rollout.step.reward, axis=0))
-    after, metrics = learn(setup, state, rollout)
-    return after, rollout, given[0], metrics
+    after, report, _ = learn(setup, state, rollout)
+    return after.agent, rollout, given[0], report.metrics
 
 
 def test_the_policy_learns_from_the_scaled_reward_and_the_bonus() -> None:
@@ -192,9 +194,9 @@ def test_a_run_goes_on_to_the_same_bits(task: str, envs: int) -> None:
     assert any(name.endswith("task_reward.scale.moments.var") for name in kept.arrays)
     again = Training(plan, 1)
     again.resume(again.settled(kept))
-    rest = [part.metrics for part in again]
+    rest = [part.report.metrics for part in again]
     assert len(rest) == 3
-    for ours, theirs in zip(rest, [part.metrics for part in parts[1:]], strict=True):
+    for ours, theirs in zip(rest, [part.report.metrics for part in parts[1:]], strict=True):
         for name in theirs:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     found = again.snapshot().arrays
@@ -232,7 +234,7 @@ def test_agents_with_two_value_heads_are_kept_and_act(task: str, tmp_path: Path)
         "rnd",
         settings={"ppo.value_heads": "two", "ppo.width": 16, "loop.extrinsic_weight": 0.5},
     )
-    policy, agent = saved.read(path)[1].one(3).agent, curiax.load(path)
+    policy, agent = saved.read(path)[1].one(3).networks.agent, curiax.load(path)
     obs = np.random.default_rng(0).normal(size=(50, *agent.spec.obs_shape)).astype(np.float32)
     assert policy.values(jnp.asarray(obs[0])).shape == (2,)
     # Statistics that have seen nothing leave observations as they are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import subprocess
@@ -56,9 +57,10 @@ def test_acting_is_what_the_training_code_does(path: Path) -> None:
     plan, learnt = saved.read(path)
     agent, one = curiax.load(path), learnt.one(learnt.seeds[0])
     obs, spec = expected(path)["obs"][:50], plan.setup.task.spec
-    policy, still = plan.setup.agent.start(one.agent), jnp.zeros(spec.action.size)
+    training, no = plan.setup.agent, jnp.zeros((), bool)
+    greedy = functools.partial(training.act, training.actor(one.networks), behaviour="greedy")
     seen = [plan.setup.normalise(one.obs_stats, jnp.asarray(each)) for each in obs]
-    theirs = [np.asarray(spec.action.executed(plan.setup.agent.act(spec, policy, each, still))) for each in seen]
+    theirs = [np.asarray(spec.action.executed(greedy((), each, no, jnp.ones(spec.action.size))[1])) for each in seen]
     np.testing.assert_allclose(agent.act(obs), np.stack(theirs), rtol=0, atol=1e-6)
     assert agent.spec == spec
     assert (agent.task, agent.method, agent.seeds) == (plan.task_entry.name, plan.method_entry.name, learnt.seeds)
@@ -107,13 +109,13 @@ def test_drawn_actions_have_the_distribution_of_training() -> None:
     _, learnt = saved.read(BOX)
     drawn = agent.act(obs, deterministic=False, rng=np.random.default_rng(0))
     assert (np.abs(drawn) <= 1).all()
-    mean, std = agent.act(obs[0])[0], float(np.exp(learnt.one(agent.seed).agent.log_std[0]))
+    mean, std = agent.act(obs[0])[0], float(np.exp(learnt.one(agent.seed).networks.agent.log_std[0]))
     assert np.mean(drawn <= mean) == pytest.approx(0.5, abs=0.02)
     assert np.mean(drawn <= mean - std) == pytest.approx(0.0 if mean - std < -1 else 0.1587, abs=0.01)
     np.testing.assert_array_equal(drawn, agent.act(obs, deterministic=False, rng=0))
     plan, learnt = saved.read(CHOICE)
     one, agent = learnt.one(0), curiax.load(CHOICE, seed=0)
-    logits = one.agent.distribution(plan.setup.normalise(one.obs_stats, jnp.zeros(4))).logits
+    logits = one.networks.agent.distribution(plan.setup.normalise(one.obs_stats, jnp.zeros(4))).logits
     share = float(np.exp(logits[1]) / np.exp(logits).sum())
     assert agent.act(np.zeros((20_000, 4)), deterministic=False, rng=0).mean() == pytest.approx(share, abs=0.02)
     uniform = curiax.load(UNIFORM).act(np.zeros((20_000, 3)), rng=0)

@@ -120,7 +120,7 @@ def squared_error(model: Pair, batch: tuple[jax.Array, jax.Array]) -> tuple[jax.
 def test_descend_equals_optax_leaf_by_leaf(pair: Pair, getkey: Callable[[], jax.Array]) -> None:
     batches = (jax.random.normal(getkey(), (6, 8, 3)), 5 * jax.random.normal(getkey(), (6, 8, 2)))
     optimiser = adam(0.05, 1e-5, 0.5)
-    ours, _, report = descend(squared_error, pair, optimiser, optimiser.init(flatten(pair)[0]), batches)
+    ours, _, report, _ = descend(squared_error, pair, optimiser, optimiser.init(flatten(pair)[0]), batches)
 
     chain = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.05, eps=1e-5))
     layer, losses = pair.trained, []

@@ -80,9 +80,9 @@ def logits(path: Path, obs: np.ndarray) -> np.ndarray:
     """What training's policy makes of raw observations, seen as training sees them."""
     _, learnt = saved.read(path)
     one = learnt.one(learnt.seeds[0])
-    assert isinstance(one.agent, VisionPolicy)
+    assert isinstance(one.networks.agent, VisionPolicy)
     view = FrameStore(jnp.zeros((1, SIDE, SIDE), jnp.uint8), one.obs_stats.mean, jnp.sqrt(one.obs_stats.var.ravel()[0]))
-    each = jax.jit(jax.vmap(lambda pixels: one.agent.distribution(view.standardised(pixels)).logits))
+    each = jax.jit(jax.vmap(lambda pixels: one.networks.agent.distribution(view.standardised(pixels)).logits))
     return np.asarray(each(jnp.asarray(obs)))
 
 
@@ -181,7 +181,7 @@ def test_continuous_actions_of_large_images(tmp_path: Path) -> None:
         settings={"ppo.width": 16, "ppo.value_heads": "two", "loop.extrinsic_weight": 0.5},
     )
     agent, obs = curiax.load(path), np.random.default_rng(0).random((5, 41, 37, 3))
-    policy = saved.read(path, trust=True)[1].one(3).agent
+    policy = saved.read(path, trust=True)[1].one(3).networks.agent
     mean = np.asarray(jax.vmap(lambda image: policy.distribution(image).mean)(jnp.asarray(obs, jnp.float32)))
     np.testing.assert_allclose(agent.act(obs), np.clip(mean, [-0.1, -9.0], [0.1, 9.0]), rtol=0, atol=1e-5)
     drawn = agent.act(np.repeat(obs[:1], 3000, axis=0), deterministic=False, rng=0)[:, 1]
@@ -208,7 +208,7 @@ def test_a_games_bonus_is_the_methods(
             jnp.asarray((after[k] - mean) / deviation, jnp.float32),
             *(jnp.asarray(flag) for flag in (0.0, False, False, True)),
         )
-        alone = one.curiosity.reward(None, step, key=jax.random.key(0))[1]
+        alone = one.networks.curiosity.reward(None, step, key=jax.random.key(0))[1]
         assert paid[k] == pytest.approx(float(alone), rel=1e-4)
     monkeypatch.setattr(paying, "TOGETHER", 16 * obs[0].size)
     np.testing.assert_allclose(curiax.load(run).bonus(obs, action, after), paid, rtol=1e-5)

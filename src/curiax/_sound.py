@@ -6,10 +6,12 @@ one that was computed from such values (bonus, loss, gradient) while it is finit
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, Shaped
 
 #: A value from outside beyond this is a simulation that has run away; MuJoCo's own bound is the same.
@@ -24,6 +26,47 @@ COMPUTED = f"NaN, infinity or a value beyond {LIMIT:.0e}".replace("e+", "e")
 ADVICE = "Look for divisions by 0, logarithms, overflow, or a learning rate that is too high."
 #: How to go on from a run that was stopped.
 GO_ON = "The same command with --on-nonfinite drop goes on from the last checkpoint without this seed."
+
+
+class Check(NamedTuple):
+    """Something that is looked at in every iteration.
+
+    Args:
+        name: a word for it.
+        what: what it is, for a sentence; `{task!r}` and `{method!r}` stand for their names.
+        counts: what its place counts: the environments' first observations, `t · N + n` of a rollout's steps, gradient
+            steps, or nothing.
+        outside: whether it comes from outside.
+    """
+
+    name: str
+    what: str
+    counts: Literal["starts", "steps", "updates", "nothing"]
+    outside: bool = False
+
+
+class Checks(eqx.Module):
+    """What was looked at, in the order in which a fault spreads, and where each first was unsound: −1 for nowhere."""
+
+    places: Int[Array, "*lead checks"]
+    each: tuple[Check, ...] = eqx.field(static=True)
+
+    @staticmethod
+    def of(*found: tuple[Check, Int[Array, ""]]) -> Checks:
+        """Checks and their places."""
+        return Checks(jnp.stack([place for _, place in found]), tuple(check for check, _ in found))
+
+    def on_host(self, seeds: slice) -> Checks:
+        """Those of some seeds, in NumPy."""
+        places: Any = np.asarray(self.places)[seeds]
+        return Checks(places, self.each)
+
+    def __add__(self, later: Checks) -> Checks:
+        return Checks(jnp.concatenate([self.places, later.places], axis=-1), (*self.each, *later.each))
+
+    def then(self, later: Checks, step: Int[Array, ""]) -> Checks:
+        """The same checks of one more gradient step, which has this number."""
+        return Checks(jnp.where((self.places < 0) & (later.places >= 0), step, self.places), self.each)
 
 
 def within(x: Shaped[Array, "..."], bound: float) -> Bool[Array, "..."]:

@@ -64,11 +64,11 @@ def descend(
     batches: PyTree,
     *,
     wanted: Bool[Array, " count"] | None = None,
-) -> tuple[Model, optax.OptState, dict[str, Array]]:
+) -> tuple[Model, optax.OptState, dict[str, Array], Int[Array, "2"]]:
     """One optimiser step for each batch along the first axis of `batches`, in order; with `wanted` for those it names.
 
-    Returns the model, the optimiser's state, and the mean over batches of what `loss` reports; beside it, as
-    `unsound/loss` and `unsound/gradient`, the first step at which these were unsound, −1 for none.
+    Returns the model, the optimiser's state, the mean over batches of what `loss` reports, and the first step at which
+    the loss was unsound, and the gradient: −1 for none, and for the one that only followed from the other.
     """
     flat, restore = flatten(model)
 
@@ -88,13 +88,13 @@ def descend(
 
     each, over = (step, batches) if wanted is None else (step_if, (batches, wanted))
     (flat, opt_state), (reports, values, steep, taken) = jax.lax.scan(each, (flat, opt_state), over)
-    told = jnp.stack([within(x, LIMIT) for x in (values, *reports.values())])
-    found = {
-        "unsound/loss": first(~jnp.all(told, axis=0)),
-        "unsound/gradient": first(~within(steep, LIMIT**2)),
-    }
+    sound = jnp.stack([within(x, LIMIT) for x in (values, *reports.values())])
+    loss_at, gradient_at = first(~jnp.all(sound, axis=0)), first(~within(steep, LIMIT**2))
+    # An unsound gradient makes the loss of the next step unsound, an unsound loss its own gradient.
+    loss_first = (loss_at >= 0) & ((gradient_at < 0) | (loss_at <= gradient_at))
+    places = jnp.stack([jnp.where(loss_first, loss_at, -1), jnp.where(loss_first, -1, gradient_at)])
     means = jax.tree.map(lambda each: jnp.mean(each) if wanted is None else valid_mean(each, taken), reports)
-    return restore(flat), opt_state, {**means, **found}
+    return restore(flat), opt_state, means, places
 
 
 def shuffle(key: PRNGKey, n: int, count: Int[Array, ""] | None = None) -> Int[Array, " n"]:

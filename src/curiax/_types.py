@@ -277,6 +277,10 @@ class Rollout(eqx.Module):
     acted_next: Shaped[Array, "T N ..."]
     points: Float[Array, "T N axes"]
     frames: FrameStore | None = None
+    #: Where an observation that was acted on begins an episode; None where nobody knows.
+    first: Bool[Array, "T N"] | None = None
+    #: The agent's memory `[N, ...]` when the rollout began; () for an agent without any.
+    carry: Any = ()
 
     @staticmethod
     def of(steps: Transition | Rollout) -> Rollout:
@@ -303,8 +307,8 @@ class Rollout(eqx.Module):
 
     def at(self, times: slice) -> Rollout:
         """Some of its time steps."""
-        step = jax.tree.map(lambda x: x[times], self.step)
-        return Rollout(step, self.acted_next[times], self.points[times], self.frames)
+        step, acted_next, points = jax.tree.map(lambda x: x[times], (self.step, self.acted_next, self.points))
+        return Rollout(step, acted_next, points, self.frames)
 
     def shared(self, batches: Any) -> Any:
         """Minibatches of its steps `[number, B, ...]`, dealt out over the devices that share its frames."""

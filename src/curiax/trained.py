@@ -95,7 +95,7 @@ def opened(path: Path, trust: bool) -> tuple[About, dict[str, np.ndarray]]:
     from .experiments import saved
 
     plan, learnt = saved.read(path, trust=trust)
-    arrays = saved.tensors(learnt)
+    arrays = saved.tensors(saved.parts_of(learnt))
     listed = {
         name: {"shape": list(array.shape), "dtype": array.dtype.name, "blake2b": "0" * 32}
         for name, array in arrays.items()

@@ -1,7 +1,21 @@
-"""Agents: who acts, and how it learns from rewards."""
+"""Agents: who acts, and everything that learns."""
 
-from ._base import AbstractAgent
+from ._base import AbstractAgent, HostActor, Learnt, Work
+from ._policy import AbstractPolicyLearner
+from .curious import CuriousAgent, RewardSettings
 from .ppo import PPO, PPOSettings, gae
 from .uniform import Uniform
 
-__all__ = ["PPO", "AbstractAgent", "PPOSettings", "Uniform", "gae"]
+__all__ = [
+    "PPO",
+    "AbstractAgent",
+    "AbstractPolicyLearner",
+    "CuriousAgent",
+    "HostActor",
+    "Learnt",
+    "PPOSettings",
+    "RewardSettings",
+    "Uniform",
+    "Work",
+    "gae",
+]

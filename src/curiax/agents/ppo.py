@@ -25,13 +25,19 @@ import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
+from .._sound import Check, Checks, all_within, first
 from .._stats import valid_mean
 from .._tree import adam, descend, flatten, shuffle
 from .._types import Discrete, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
 from ..curiosity.encoders import CNN, large_image
 from ..dist import Categorical, DiagGaussian
 from ..nn import MLP, Linear, generator, orthogonal
-from ._base import AbstractAgent, HostActor
+from ._base import HostActor
+from ._policy import AbstractPolicyLearner
+
+LOSS = Check("policy_loss", "the policy's loss, given the bonus of {method!r}", "updates")
+GRADIENT = Check("policy_gradient", "the gradient of the policy's loss, given the bonus of {method!r}", "updates")
+POLICY = Check("policy", "the policy's parameters or optimiser, trained on the bonus of {method!r}", "nothing")
 
 EpisodeEnds = Literal["ignore", "terminate", "bootstrap"]
 
@@ -205,7 +211,7 @@ def log_probs(policy: AnyPolicy, rollout: Rollout) -> Float[Array, "T N"]:
     return rollout.map(each, rollout.step.obs, rollout.step.action)
 
 
-class NumpyActor:
+class NumpyActor(HostActor):
     """The actors of all seeds in NumPy, for one rollout: batched products into buffers made beforehand."""
 
     def __init__(self, policy: Policy, noise: Float[np.ndarray, "T S N _"]) -> None:
@@ -225,7 +231,7 @@ class NumpyActor:
         self._discrete = policy.log_std is None
         self._logits = np.empty((*lead, bias.shape[-1]), np.float32)
 
-    def __call__(self, t: int, obs: np.ndarray, out: np.ndarray) -> None:
+    def __call__(self, t: int, obs: np.ndarray, first: np.ndarray, out: np.ndarray) -> None:
         hidden = obs if obs.ndim == 3 else obs.reshape(*obs.shape[:2], -1)
         for weight, bias, buffer in self._layers:
             np.matmul(hidden, weight, out=buffer)
@@ -274,7 +280,7 @@ def mean_over(each: Float[Array, "B ..."], valid: Bool[Array, " B"] | None) -> S
     return valid_mean(each, jnp.broadcast_to(valid.reshape(-1, *(1,) * (each.ndim - 1)), each.shape))
 
 
-class PPO(AbstractAgent):
+class PPO(AbstractPolicyLearner):
     """Proximal Policy Optimization."""
 
     settings: PPOSettings = eqx.field(static=True)
@@ -297,19 +303,27 @@ class PPO(AbstractAgent):
     def start(self, networks: AnyPolicy) -> PPOState:
         return PPOState(networks, self.optimiser.init(flatten(networks)[0]))
 
+    def networks(self, state: PPOState) -> AnyPolicy:
+        return state.policy
+
     def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "*shape _"]:
         family = Categorical if isinstance(spec.action, Discrete) else DiagGaussian
         return family.noise(key, shape, spec.action.size)
 
     def act(
-        self, spec: Spec, state: PPOState, obs: Float[Array, "..."], noise: Float[Array, " _"]
+        self,
+        spec: Spec,
+        networks: AnyPolicy,
+        obs: Float[Array, "..."],
+        noise: Float[Array, " _"],
+        *,
+        greedy: bool = False,
     ) -> Shaped[Array, "..."]:
-        return state.policy.distribution(obs).sample(noise)
+        # Without noise: the mean of a Gaussian, the likeliest of a choice.
+        return networks.distribution(obs).sample(jnp.zeros_like(noise) if greedy else noise)
 
-    def host_actor(self, spec: Spec, states: PPOState, noise: Float[np.ndarray, "T S N _"]) -> HostActor:
-        if isinstance(states.policy, VisionPolicy):
-            return super().host_actor(spec, states, noise)
-        return NumpyActor(states.policy, noise)
+    def host_actor(self, spec: Spec, networks: AnyPolicy, noise: Float[np.ndarray, "T S N _"]) -> HostActor | None:
+        return None if isinstance(networks, VisionPolicy) else NumpyActor(networks, noise)
 
     def learn(
         self,
@@ -319,7 +333,7 @@ class PPO(AbstractAgent):
         rewards: Rewards,
         *,
         key: PRNGKey,
-    ) -> tuple[PPOState, dict[str, Array]]:
+    ) -> tuple[PPOState, dict[str, Array], Checks]:
         s = self.settings
         step = rollout.step
         value, log_prob = self._before(state.policy, rollout)
@@ -334,7 +348,7 @@ class PPO(AbstractAgent):
         orders = jax.vmap(lambda k: shuffle(k, count))(jax.random.split(key, s.epochs))
         index = orders[:, : count // size * size].reshape(-1, size)
         batches = rollout.shared(jax.tree.map(lambda x: x[index], samples))
-        policy, opt_state, report = descend(
+        policy, opt_state, report, (loss, gradient) = descend(
             lambda policy, batch: self._loss(policy, batch, rollout.see),
             state.policy,
             self.optimiser,
@@ -354,7 +368,10 @@ class PPO(AbstractAgent):
         report["advantage_std"] = jnp.std(advantage)
         if policy.log_std is not None:
             report["action_std"] = jnp.mean(jnp.exp(policy.log_std))
-        return PPOState(policy, opt_state), report
+        return PPOState(policy, opt_state), report, Checks.of((LOSS, loss), (GRADIENT, gradient))
+
+    def check(self, state: PPOState) -> Checks:
+        return Checks.of((POLICY, first(~all_within(flatten(state)[0], jnp.inf))))
 
     def _streams(self, rewards: Rewards) -> tuple[Stream, ...]:
         """What each value head predicts."""

@@ -139,7 +139,7 @@ class Learner(eqx.Module):
         if not self.trains(model):
             return model, state, {}
         state, batches = self.minibatches(model, state, steps, key=key, count=count)
-        return self.train(model, state, batches)
+        return self.train(model, state, batches)[:3]
 
     def trains(self, model: AbstractCuriosity) -> bool:
         """Whether there is anything to train."""
@@ -175,8 +175,8 @@ class Learner(eqx.Module):
 
     def train(
         self, model: AbstractCuriosity, state: LearnerState, batches: Minibatches
-    ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array]]:
-        """A gradient step for each minibatch, and means of what the method reports."""
+    ) -> tuple[AbstractCuriosity, LearnerState, dict[str, Array], Int[Array, "2"]]:
+        """A gradient step for each minibatch, means of what the method reports, and its unsound steps, as `descend`."""
         frames = batches.frames
 
         def loss(model: AbstractCuriosity, batch: tuple[Transition, PyTree]) -> tuple[Scalar, dict[str, Scalar]]:
@@ -189,8 +189,10 @@ class Learner(eqx.Module):
 
         steps = batches.steps if frames is None else frames.shared(batches.steps)
         given = (steps, batches.draws)
-        model, opt_state, report = descend(loss, model, self.optimiser, state.opt_state, given, wanted=batches.wanted)
-        return model, LearnerState(opt_state, state.memory, state.scale, state.pool), report
+        model, opt_state, report, unsound = descend(
+            loss, model, self.optimiser, state.opt_state, given, wanted=batches.wanted
+        )
+        return model, LearnerState(opt_state, state.memory, state.scale, state.pool), report, unsound
 
     def _dealt(
         self, steps: Transition, pool: Pool | None, key: PRNGKey, count: Int[Array, ""] | None

@@ -44,7 +44,7 @@ from .pictures import taken
 from .progress import AbstractProgress, Silent, headline_metric
 from .registry import METHODS, TASKS
 from .session import Session, installed
-from .soundness import PREFIX, find_faults
+from .soundness import find_faults
 from .spec import Experiment, Plan, require, resolve
 from .store import Checkpoints, joined, staged, state_digest
 from .training import Training
@@ -191,7 +191,7 @@ def check(plan: Plan) -> None:
     if plan.task_entry.name not in TASKS and isinstance(task, AbstractTask):
         check_task_shapes(task, plan.task_entry.name)
     if name not in METHODS:
-        check_method_shapes(plan.build_model(jax.random.key(0)), task.spec, name)
+        check_method_shapes(plan.method(jax.random.key(0)), task.spec, name)
 
 
 def notes_of(plan: Plan) -> dict[str, str]:
@@ -262,11 +262,11 @@ def train(
         session.compiled()
         stop.begin(training.ask)
         for iteration in training:
-            contain_faults(plan, iteration.metrics, training.done - 1, training.faulty)
+            contain_faults(plan, iteration.report.checks, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
-            writer.add(iteration.metrics)
+            writer.add(iteration.report.metrics)
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
-            progress.advance(training.done, {name: value[left, -1] for name, value in iteration.metrics.items()})
+            progress.advance(training.done, {name: value[left, -1] for name, value in iteration.report.metrics.items()})
             if iteration.snapshot is not None:
                 settled = session.noted(training.settled(iteration.snapshot))
                 writer.save(settled, training.judged(settled))
@@ -314,9 +314,9 @@ def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str
     return {name: value[kept] for name, value in metrics.items()}
 
 
-def contain_faults(plan: Plan, metrics: Mapping[str, np.ndarray], begun: int, lost: dict[int, str]) -> None:
+def contain_faults(plan: Plan, checks: Checks, begun: int, lost: dict[int, str]) -> None:
     """Stop at the first unsound value and say whose it is, or note the seeds that are lost by it."""
-    for fault in find_faults(plan, metrics, begun):
+    for fault in find_faults(plan, checks, begun):
         if plan.setup.on_nonfinite != "drop":
             raise NonFiniteError(fault.error)
         lost.setdefault(fault.seed, fault.message)
@@ -336,11 +336,10 @@ def tidy(plan: Plan, metrics: Mapping[str, np.ndarray], lost: Mapping[int, str])
     # A device may divide by multiplying with a rounded reciprocal; seven of seven cells are 100 %, to the last bit.
     parts = {f"coverage/{grid.name}": grid.nominal for grid in plan.setup.task.grids}
     for name in sorted(metrics):
-        if not name.startswith(PREFIX):
-            values = metrics[name].reshape((seeds * iterations, *metrics[name].shape[2:]))
-            if name in parts:
-                values = (100.0 * np.rint(values * (parts[name] / 100.0)) / parts[name]).astype(np.float32)
-            columns[name] = values
+        values = metrics[name].reshape((seeds * iterations, *metrics[name].shape[2:]))
+        if name in parts:
+            values = (100.0 * np.rint(values * (parts[name] / 100.0)) / parts[name]).astype(np.float32)
+        columns[name] = values
     return pl.DataFrame(columns)
 
 

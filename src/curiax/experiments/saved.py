@@ -11,7 +11,7 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,13 +25,10 @@ from .._files import damaged
 from .._settings import defaults, signature
 from .._stats import Moments
 from .._types import Box, Spec
-from ..agents import PPO
-from ..agents.ppo import AnyPolicy, PPOState, VisionPolicy
-from ..curiosity import AbstractCuriosity
+from ..agents.ppo import AnyPolicy, VisionPolicy
 from ..envs import AbstractEmulatorTask
 from ..nn import at_most
 from ..train.batch import stack
-from ..train.loop import Stream
 from . import exports, folder
 from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
 from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
@@ -40,15 +37,18 @@ from .registry import foreign, whence
 from .spec import GROUPS, Experiment, Plan, resolve
 from .tensors import filled, tensors
 
-__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "fresh", "networks", "read", "seen", "tensors", "write"]
+__all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "fresh", "parts_of", "read", "seen", "tensors", "write"]
+
+
+#: The first part of the names of the statistics' arrays.
+STATS = "obs_stats"
 
 
 class Saved(eqx.Module):
     """Trained networks and statistics, all stacked along a leading axis `S`."""
 
-    #: What `AbstractAgent.build` makes: the policy, without the optimiser.
-    agent: Any
-    curiosity: AbstractCuriosity
+    #: What `AbstractAgent.build` makes, without optimisers.
+    networks: Any
     obs_stats: Moments
     #: The seed of each entry.
     seeds: tuple[int, ...] = eqx.field(static=True)
@@ -62,24 +62,26 @@ class Saved(eqx.Module):
         return eqx.combine(jax.tree.map(lambda x: x[row], arrays), static)
 
 
-def networks(agent: Any) -> Any:
-    """The networks inside what `AbstractAgent.learn` carries: what `AbstractAgent.start` was given."""
-    return agent.policy if isinstance(agent, PPOState) else agent
+def parts_of(saved: Saved) -> dict[str, Any]:
+    """What is kept, by the first part of its arrays' names."""
+    return {
+        **{field.name: getattr(saved.networks, field.name) for field in fields(saved.networks)},
+        STATS: saved.obs_stats,
+    }
 
 
 def fresh(plan: Plan, seeds: tuple[int, ...]) -> Saved:
     """The untrained networks of these seeds, as training starts with them."""
     setup, roots = plan.setup, [jax.random.key(seed) for seed in np.asarray(seeds, np.uint32)]
-    agents = [setup.agent.build(setup.task.spec, key=jax.random.fold_in(root, Stream.AGENT_INIT)) for root in roots]
-    models = [plan.build_model(jax.random.fold_in(root, Stream.MODEL_INIT)) for root in roots]
+    networks = [setup.agent.build(key=root) for root in roots]
     moments = [Moments.start(setup.task.spec.obs_shape) for _ in roots]
-    return Saved(stack(agents), stack(models), stack(moments), seeds)
+    return Saved(stack(networks), stack(moments), seeds)
 
 
 def write(stage: Path, plan: Plan, saved: Saved) -> None:
     """The two files, into a folder that is there."""
     with folder.written(stage):
-        exports.write(stage, described(plan, saved), tensors(saved))
+        exports.write(stage, described(plan, saved), tensors(parts_of(saved)))
 
 
 def described(plan: Plan, saved: Saved) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def described(plan: Plan, saved: Saved) -> dict[str, Any]:
         "seeds": list(saved.seeds),
         "spec": spec_said(plan.setup.task.spec),
         "observations": seen(plan),
-        "policy": policy_said(saved.agent) if isinstance(plan.setup.agent, PPO) else {"kind": "uniform"},
+        "policy": policy_said(saved.networks.agent),
         "bonus": {"method": entry.name, "settings": plain, "action": loop.model_action},
     }
 
@@ -135,8 +137,10 @@ def spec_said(spec: Spec) -> dict[str, Any]:
     return {**said, "obs_low": bounds(spec.obs_low), "obs_high": bounds(spec.obs_high)}
 
 
-def policy_said(policy: AnyPolicy) -> dict[str, Any]:
-    """The policy's layers by name."""
+def policy_said(policy: AnyPolicy | None) -> dict[str, Any]:
+    """The policy's layers by name; None for one that acts at random."""
+    if policy is None:
+        return {"kind": "uniform"}
     deviation = None if policy.log_std is None else "agent.log_std"
     if isinstance(policy, VisionPolicy):
         convolutions = [
@@ -200,7 +204,9 @@ def read(path: Path, *, trust: bool = False) -> tuple[Plan, Saved]:
         arrays = old_tensors(path, about, manifest)
     with at_most(sum(array.size for array in arrays.values()), str(path)):
         skeleton = fresh(plan, seeds)
-    return plan, filled(path / TENSORS, skeleton, arrays)
+    parts = filled(path / TENSORS, parts_of(skeleton), arrays)
+    stats = parts.pop(STATS)
+    return plan, Saved(replace(skeleton.networks, **parts), stats, seeds)
 
 
 def old_tensors(path: Path, about: OldAbout, manifest: Mapping[str, Any] | None) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from .._settings import checked, defaults, signature
 from .._text import checked_name
 from .._types import Discrete, Spec
 from .._version import __version__
-from ..agents import PPO, AbstractAgent, PPOSettings, Uniform
+from ..agents import PPO, AbstractPolicyLearner, CuriousAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
 from ..envs import (
     AbstractAnyTask,
@@ -115,10 +115,10 @@ class Plan:
         """The same plan with this choice of what happens to values that are not finite."""
         return replace(self, setup=replace(self.setup, on_nonfinite=choice))
 
-    def build_model(self, key: jax.Array) -> AbstractCuriosity:
-        """The method with its networks drawn from the key."""
-        entry = self.method_entry
-        return build_method(entry.cls, self.setup.task.spec, key, entry.name, **self.method_settings)
+    @property
+    def method(self) -> MethodBuilder:
+        """What draws the method's networks from a key."""
+        return MethodBuilder(self.method_entry, self.setup.task.spec, self.method_settings)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -138,6 +138,27 @@ class Plan:
         """A short digest of the identity."""
         text = json.dumps(self.identity, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class MethodBuilder:
+    """Draws a method's networks; two with equal parts are equal, so that programs compiled with one serve the other."""
+
+    entry: MethodEntry
+    spec: Spec
+    settings: Mapping[str, Any]
+
+    def __call__(self, key: jax.Array) -> AbstractCuriosity:
+        return build_method(self.entry.cls, self.spec, key, self.entry.name, **self.settings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MethodBuilder) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.entry.cls, self.entry.name, self.spec, repr(sorted(self.settings.items()))
 
 
 def plain(name: str, value: Any) -> Any:
@@ -236,8 +257,9 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
     no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1
-    agent: AbstractAgent = Uniform() if no_choice or method_entry.cls.agent == "uniform" else PPO(ppo)
-    if isinstance(agent, PPO):
+    uniform = no_choice or method_entry.cls.agent == "uniform"
+    policy: AbstractPolicyLearner = Uniform() if uniform else PPO(ppo)
+    if not uniform:
         check_heads(ppo, loop)
     parts = {"ppo": asdict(ppo), "learner": asdict(learner), "loop": asdict(loop), "remote": asdict(remote)}
     parts |= {"method": method_settings, "task": {**defaults(task_entry.cls), **task_settings}}
@@ -248,7 +270,8 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         for name, values in parts.items()
         for key, value in values.items()
     }
-    setup = Setup(task, agent, Learner(learner), loop)
+    builder = MethodBuilder(method_entry, task.spec, method_settings)
+    setup = Setup(task, CuriousAgent(task.spec, policy, Learner(learner), builder, loop), loop)
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
 
 

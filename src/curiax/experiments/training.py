@@ -14,7 +14,18 @@ from .._errors import CheckpointError, UsageError
 from .._stats import Moments
 from ..envs import AbstractHostTask
 from ..train import devices
-from ..train.batch import compile_chunk, first_states, host_copies, is_key, padded, place, refilled, seed_mesh, spread
+from ..train.batch import (
+    HostReport,
+    compile_chunk,
+    first_states,
+    host_copies,
+    is_key,
+    padded,
+    place,
+    refilled,
+    seed_mesh,
+    spread,
+)
 from ..train.lane import LEARNT, AbstractLane
 from ..train.lanes import Border, open_lanes, run_lanes
 from . import saved
@@ -34,9 +45,9 @@ OF_SEEDS = ("host.obs", "moments/mean", "moments/spread")
 
 
 class Iteration(NamedTuple):
-    """What comes out of an iteration: the metrics `[S, 1]`, and the state after it where it was asked for."""
+    """What comes out of an iteration: the report `[S, 1]`, and the state after it where it was asked for."""
 
-    metrics: dict[str, np.ndarray]
+    report: HostReport
     snapshot: Snapshot | None
 
 
@@ -55,13 +66,13 @@ class Training:
         #: Those of them that were lost before the run was continued.
         self._before: dict[int, str] = {}
         if isinstance(plan.setup.task, AbstractHostTask):
-            self.lanes = open_lanes(plan.setup, plan.build_model, plan.seeds, layout, team)
+            self.lanes = open_lanes(plan.setup, plan.seeds, layout, team)
             self.devices = ["+".join(map(str, lane.devices)) for lane in self.lanes]
             self.border = Border(len(self.lanes))
             return
         self._mesh = seed_mesh(devices.devices_for(len(plan.seeds), layout))
         self.devices = [str(device) for device in self._mesh.devices.flat]
-        state = first_states(plan.setup, plan.build_model, padded(plan.seeds, self._mesh.size))
+        state = first_states(plan.setup, padded(plan.seeds, self._mesh.size))
         self._arrays, self._static = place(state, self._mesh)
         # One iteration for each call, so that a fault or a wish to stop is seen after it.
         self._call = compile_chunk(plan.setup, self._static, self._mesh, 1, self._arrays)
@@ -74,18 +85,17 @@ class Training:
     def __iter__(self) -> Iterator[Iteration]:
         """One iteration after another, from where the run stands to its end."""
         if self.lanes:
-            for metrics, states in run_lanes(self.lanes, self.plan.iterations, self.border, self.done):
+            for report, states in run_lanes(self.lanes, self.plan.iterations, self.border, self.done):
                 self.done += 1
                 snapshot = None if states is None else self._of_lanes(states)
-                yield Iteration({name: value[:, None] for name, value in metrics.items()}, snapshot)
+                yield Iteration(report.as_iterations(), snapshot)
             return
         while self.done < self.plan.iterations:
-            self._arrays, metrics = self._call(self._arrays)
+            self._arrays, report = self._call(self._arrays)
             self.done += 1
             snapshot = self.snapshot() if self._asked else None
             self._asked = False
-            seeds = len(self.plan.seeds)
-            yield Iteration({name: np.asarray(value)[:seeds] for name, value in metrics.items()}, snapshot)
+            yield Iteration(HostReport.of(report, slice(len(self.plan.seeds))), snapshot)
 
     def ask(self) -> None:
         """Deliver a snapshot with the next iteration that can have one."""
@@ -196,13 +206,11 @@ class Training:
         else:
             states = [eqx.combine(self._arrays, self._static)]
             statistics = [states[0].obs_stats]
-        parts = [
-            (saved.networks(state.agent), state.curiosity, stats)
-            for state, stats in zip(states, statistics, strict=True)
-        ]
+        agent = self.plan.setup.agent
+        parts = [(agent.networks(state.agent), stats) for state, stats in zip(states, statistics, strict=True)]
         kept = [k for k, seed in enumerate(self.plan.seeds) if seed not in self.lost]
-        agent, curiosity, stats = jax.tree.map(lambda *leaves: joined(leaves, kept), *parts)
-        return saved.Saved(agent, curiosity, stats, tuple(self.plan.seeds[k] for k in kept))
+        networks, stats = jax.tree.map(lambda *leaves: joined(leaves, kept), *parts)
+        return saved.Saved(networks, stats, tuple(self.plan.seeds[k] for k in kept))
 
     def close(self) -> None:
         """Free the simulators."""

@@ -231,8 +231,7 @@ def programs(frame: Frame) -> Programs:
         state = BonusState(model, after, state.obs_stats, state.calibrated, state.updates + 1)
         # A memory may hold infinity on purpose; nothing may hold NaN, and what is learnt must be finite.
         learnt = all_within((state.model, state.learner.opt_state, state.learner.scale, state.obs_stats), jnp.inf)
-        told = {name: value for name, value in report.items() if not name.startswith("unsound/")}
-        return alike(frame.apart(state)[0], arrays), (told, learnt)
+        return alike(frame.apart(state)[0], arrays), (report, learnt)
 
     def calibrate(memory: list[Array], arrays: list[Array], obs: Array, where: Array) -> list[Array]:
         state = standardised(frame.whole(arrays, memory), obs, where)

@@ -20,16 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, UInt32
 
+from .._sound import Checks
 from .._tree import flatten, shuffle
 from .._types import Grid, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
-from ..agents import PPO, AbstractAgent
-from ..agents._base import AgentState, HostActor
+from ..agents import PPO, AbstractPolicyLearner, CuriousAgent, HostActor, curious
 from ..agents.ppo import AnyPolicy, Batch, PPOState
 from ..curiosity import AbstractCuriosity
 from ..curiosity._base import Memory, Terms
 from ..envs import AbstractFleet, AbstractHostTask, AbstractTask, Probe
 from ..envs._host import Mask, Seeds
-from ..experiments.spec import Plan
+from ..experiments.spec import MethodBuilder, Plan
 from ..train.loop import Stream, stream_keys
 
 Field = Literal[
@@ -103,24 +103,32 @@ class Target(eqx.Module):
 
 def model_steps(plan: Plan) -> tuple[int, int]:
     """How many gradient steps the model makes in an iteration, of how many transitions each."""
-    loop, learner = plan.setup.loop, plan.setup.learner.settings
+    loop, learner = plan.setup.loop, agent_of(plan).learner.settings
     times = max(1, min(loop.rollout, learner.minibatch_size // loop.envs))
     return learner.epochs * (loop.rollout // times), times * loop.envs
 
 
 def policy_steps(plan: Plan) -> int:
     """How many gradient steps the policy makes in its first epoch; none where it does not learn."""
-    if not isinstance(plan.setup.agent, PPO):
+    policy = agent_of(plan).policy
+    if not isinstance(policy, PPO):
         return 0
     samples = plan.setup.loop.rollout * plan.setup.loop.envs
-    return samples // min(plan.setup.agent.settings.minibatch_size, samples)
+    return samples // min(policy.settings.minibatch_size, samples)
+
+
+def agent_of(plan: Plan) -> CuriousAgent:
+    """The plan's agent."""
+    assert isinstance(plan.setup.agent, CuriousAgent)
+    return plan.setup.agent
 
 
 def key_of(plan: Plan, injection: Injection) -> PRNGKey:
     """The key that the computation at this place is given."""
     lead = (plan.setup.loop.rollout, plan.setup.loop.envs)
     root, place = jax.random.key(injection.seed), (injection.step, injection.environment)
-    keys = stream_keys(root, jnp.asarray(injection.iteration))
+    now = jax.random.fold_in(root, injection.iteration)
+    keys, agents = stream_keys(now), curious.stream_keys(now)
     shared = plan.method_entry.cls.shares_key
     match injection.field:
         case "start":
@@ -130,13 +138,14 @@ def key_of(plan: Plan, injection: Injection) -> PRNGKey:
         case "observation" | "point" | "reward":
             return jax.random.split(keys[Stream.STEPS], lead)[place]
         case "bonus":
-            return keys[Stream.BONUS] if shared else jax.random.split(keys[Stream.BONUS], lead)[place]
+            key = agents[curious.Stream.BONUS]
+            return key if shared else jax.random.split(key, lead)[place]
         case "model_loss" | "model_gradient":
-            losses = jax.random.split(keys[Stream.MODEL])[1]
+            losses = jax.random.split(agents[curious.Stream.METHOD])[1]
             count, size = model_steps(plan)
             return jax.random.split(losses, count if shared else (count, size))[injection.step, *() if shared else (0,)]
         case "policy_loss" | "policy_gradient":
-            return keys[Stream.POLICY]
+            return agents[curious.Stream.POLICY]
 
 
 def word_of(plan: Plan, injection: Injection) -> int:
@@ -144,7 +153,7 @@ def word_of(plan: Plan, injection: Injection) -> int:
     lead, root = (plan.setup.loop.rollout, plan.setup.loop.envs), jax.random.key(injection.seed)
     if injection.field == "start":
         return int(jax.random.bits(jax.random.fold_in(root, Stream.FIRST_RESET), lead[1:])[injection.environment])
-    keys = stream_keys(root, jnp.asarray(injection.iteration))
+    keys = stream_keys(jax.random.fold_in(root, injection.iteration))
     return int(jax.random.bits(keys[Stream.STEPS], lead)[injection.step, injection.environment])
 
 
@@ -167,8 +176,10 @@ def inject(plan: Plan, injection: Injection) -> Plan:
     else:
         assert isinstance(task, AbstractTask)
         task = PoisonedTask(task, target)
-    setup = dataclasses.replace(setup, task=task, agent=PoisonedAgent(setup.agent, target))
-    method_entry = dataclasses.replace(entry, cls=Poisoned)
+    agent, method_entry = agent_of(plan), dataclasses.replace(entry, cls=Poisoned)
+    builder = MethodBuilder(method_entry, setup.task.spec, plan.method_settings)
+    agent = dataclasses.replace(agent, policy=PoisonedPolicy(agent.policy, target), build_method=builder)
+    setup = dataclasses.replace(setup, task=task, agent=agent)
     return dataclasses.replace(plan, setup=setup, method_entry=method_entry)
 
 
@@ -400,7 +411,7 @@ class PoisonedPPO(PPO):
         rewards: Rewards,
         *,
         key: PRNGKey,
-    ) -> tuple[PPOState, dict[str, Array]]:
+    ) -> tuple[PPOState, dict[str, Array], Checks]:
         """Mark the first sample of the step that is meant, and learn as ever."""
         s, obs = self.settings, rollout.step.obs
         order = shuffle(jax.random.split(key, s.epochs)[0], rewards.bonus.size)
@@ -419,70 +430,82 @@ class PoisonedPPO(PPO):
         return loss + slope(flatten(policy)[0][0], steep), report
 
 
-class PoisonedAgentState(eqx.Module):
-    """What an agent learns, and what its fault is."""
+class PoisonedPart(eqx.Module):
+    """What a policy learner carries, or its networks, and what its fault is."""
 
-    inner: AgentState
+    inner: Any
     target: Target
 
 
-class PoisonedAgent(AbstractAgent):
-    """An agent with a fault in it. Its noise carries the key it was drawn from, in halves of words, and its place."""
+class PoisonedPolicy(AbstractPolicyLearner):
+    """A policy learner with a fault in it. Its noise carries the key it was drawn from, in halves, and its place."""
 
-    agent: AbstractAgent
+    policy: AbstractPolicyLearner
     target: Target
 
     def build(self, spec: Spec, *, key: PRNGKey) -> Any:
-        return self.agent.build(spec, key=key)
+        return self.policy.build(spec, key=key)
 
-    def start(self, networks: Any) -> PoisonedAgentState:
-        return PoisonedAgentState(self.agent.start(networks), self.target)
+    def start(self, networks: Any) -> PoisonedPart:
+        return PoisonedPart(self.policy.start(networks), self.target)
+
+    def networks(self, state: PoisonedPart) -> PoisonedPart:
+        return PoisonedPart(self.policy.networks(state.inner), state.target)
 
     def noise(self, spec: Spec, shape: tuple[int, ...], *, key: PRNGKey) -> Float[Array, "..."]:
-        noise = self.agent.noise(spec, shape, key=key)
+        noise = self.policy.noise(spec, shape, key=key)
         index = jnp.arange(np.prod(shape), dtype=jnp.float32).reshape(*shape, 1)
         words = jnp.broadcast_to(halves(jax.random.key_data(key)), (*shape, 4))
         return jnp.concatenate([noise, words, index], axis=-1)
 
     def act(
-        self, spec: Spec, state: PoisonedAgentState, obs: Float[Array, "..."], noise: Float[Array, " _"]
+        self,
+        spec: Spec,
+        networks: PoisonedPart,
+        obs: Float[Array, "..."],
+        noise: Float[Array, " _"],
+        *,
+        greedy: bool = False,
     ) -> Shaped[Array, "..."]:
-        action, target = self.agent.act(spec, state.inner, obs, noise[:-5]), state.target
+        action, target = self.policy.act(spec, networks.inner, obs, noise[:-5], greedy=greedy), networks.target
         here = jnp.all(noise[-5:-1] == halves(target.key)) & (noise[-1] == target.index)
         return poke(action, target.means("action") & here, target.value)
 
-    def host_actor(self, spec: Spec, states: PoisonedAgentState, noise: Shaped[np.ndarray, "T S N _"]) -> HostActor:
-        inner, target = self.agent.host_actor(spec, states.inner, noise[..., :-5]), states.target
-        meant = np.asarray(target.field) == FIELDS.index("action")
+    def host_actor(self, spec: Spec, networks: PoisonedPart, noise: Shaped[np.ndarray, "T S N _"]) -> HostActor:
+        inner = self.policy.host_actor(spec, networks.inner, noise[..., :-5])
+        assert inner is not None
+        return PoisonedActor(inner, networks.target, noise)
+
+    def learn(
+        self, spec: Spec, state: PoisonedPart, rollout: Rollout, rewards: Rewards, *, key: PRNGKey
+    ) -> tuple[PoisonedPart, dict[str, Array], Checks | None]:
+        policy = self.policy
+        if isinstance(policy, PPO):
+            hit = state.target.hit(key, "policy_loss", "policy_gradient")
+            policy = PoisonedPPO(policy.settings, state.target, hit)
+        inner, report, checks = policy.learn(spec, state.inner, rollout, rewards, key=key)
+        return PoisonedPart(inner, state.target), report, checks
+
+    def check(self, state: PoisonedPart) -> Checks | None:
+        return self.policy.check(state.inner)
+
+
+class PoisonedActor(HostActor):
+    """An actor on the host with a fault in one of its actions."""
+
+    def __init__(self, inner: HostActor, target: Target, noise: Shaped[np.ndarray, "T S N _"]) -> None:
+        self._inner, self.carry = inner, inner.carry
         halved = np.asarray(jax.vmap(halves)(target.key))
         here = np.all(noise[..., -5:-1] == halved[:, None], axis=-1) & (
             noise[..., -1] == np.asarray(target.index)[:, None]
         )
-        here &= meant[:, None]
-        values = np.broadcast_to(np.asarray(target.bits).view(np.float32)[:, None], here.shape[1:])
+        self._here = here & (np.asarray(target.field) == FIELDS.index("action"))[:, None]
+        self._values = np.broadcast_to(np.asarray(target.bits).view(np.float32)[:, None], here.shape[1:])
 
-        def act(t: int, obs: np.ndarray, out: np.ndarray) -> None:
-            inner(t, obs, out)
-            if here[t].any():
-                out[here[t], 0] = values[here[t]]
-
-        return act
-
-    def learn(
-        self,
-        spec: Spec,
-        state: PoisonedAgentState,
-        rollout: Rollout,
-        rewards: Rewards,
-        *,
-        key: PRNGKey,
-    ) -> tuple[PoisonedAgentState, dict[str, Array]]:
-        agent = self.agent
-        if isinstance(agent, PPO):
-            hit = state.target.hit(key, "policy_loss", "policy_gradient")
-            agent = PoisonedPPO(agent.settings, state.target, hit)
-        inner, report = agent.learn(spec, state.inner, rollout, rewards, key=key)
-        return PoisonedAgentState(inner, state.target), report
+    def __call__(self, t: int, obs: np.ndarray, first: np.ndarray, out: np.ndarray) -> None:
+        self._inner(t, obs, first, out)
+        if (here := self._here[t]).any():
+            out[here, 0] = self._values[here]
 
 
 def halves(words: UInt32[Array, " words"]) -> Float[Array, " twice"]:

@@ -20,9 +20,9 @@ from .._errors import NonFiniteError
 from .._sound import spot
 from .._tree import flatten
 from ..envs import AbstractHostTask
-from ..experiments.soundness import PREFIX, Fault, find_faults
+from ..experiments.soundness import Fault, find_faults
 from ..experiments.spec import Plan
-from ..train.batch import first_states
+from ..train.batch import HostReport, first_states
 from ..train.hosted import Lane
 from ..train.loop import Setup, TrainState, first_envs, iterate
 from .faults import (
@@ -68,7 +68,7 @@ def expected_place(plan: Plan, injection: Injection) -> str:
 
 def possible_fields(plan: Plan) -> tuple[Field, ...]:
     """The fields that can be poisoned: only what learns has losses and gradients."""
-    model = flatten(plan.build_model(jax.random.key(0)))[0].size > 0 and model_steps(plan)[0] > 0
+    model = flatten(plan.method(jax.random.key(0)))[0].size > 0 and model_steps(plan)[0] > 0
     able = {"model": model, "policy": policy_steps(plan) > 0}
     return tuple(field for field in FIELDS if able.get(field.split("_")[0], True))
 
@@ -97,33 +97,36 @@ class Trial:
         poisoned = inject(self.plan, SOUND)
         self.setup, self.lane = poisoned.setup, None
         if isinstance(plan.setup.task, AbstractHostTask):
-            self.lane = Lane(poisoned.setup, poisoned.build_model, plan.seeds, jax.devices()[:1])
+            self.lane = Lane(poisoned.setup, plan.seeds, jax.devices()[:1])
             self.lane.compile()
             self._first, self._start = jax.tree.map(jnp.copy, self.lane.arrays), self.lane.moments.state()
         else:
-            self._first = first_states(poisoned.setup, poisoned.build_model, plan.seeds)
+            self._first = first_states(poisoned.setup, plan.seeds)
 
     def run(self, injection: Injection, iterations: int) -> Outcome:
         """Some iterations from the beginning with this fault; they end where the lane stops the run."""
-        target, error, told = Target.of(self.plan, injection), "", []
+        target, error = Target.of(self.plan, injection), ""
+        reports: list[HostReport] = []
         state = retarget(self._first, target)
         if self.lane is None:
             setup = retarget(self.setup, target)
             step, begin = programs()
             state = eqx.tree_at(lambda s: s.envs, state, begin(setup, state.root))
             for _ in range(iterations):
-                state, metrics = step(setup, state)
-                told.append({name: np.asarray(value) for name, value in metrics.items()})
+                state, report = step(setup, state)
+                reports.append(HostReport.of(report))
         else:
             self._rewind(self.lane, state, injection)
             try:
-                told.extend(self.lane.iterate() for _ in range(iterations))
+                reports.extend(self.lane.iterate() for _ in range(iterations))
             except NonFiniteError as caught:
                 error = str(caught)
             state = self.lane.train_state, self.lane.obs_stats
-        chunk = {name: np.stack([m[name] for m in told], axis=1) for name in (told[0] if told else {})}
-        faults = find_faults(self.plan, chunk, 0) if told else []
-        return Outcome(faults, error, told, state)
+        faults = []
+        if reports:
+            whole = HostReport.joined([report.as_iterations() for report in reports], axis=1)
+            faults = find_faults(self.plan, whole.checks, 0)
+        return Outcome(faults, error, [report.metrics for report in reports], state)
 
     def _rewind(self, lane: Lane, state: Any, injection: Injection) -> None:
         """Put a lane back to its beginning, with its fleet's fault elsewhere."""
@@ -158,4 +161,4 @@ def leaves_unsound(state: Any) -> list[str]:
 
 def metrics_unsound(metrics: dict[str, np.ndarray]) -> list[str]:
     """The names of all metrics that are not finite."""
-    return [name for name, value in metrics.items() if not name.startswith(PREFIX) and not np.isfinite(value).all()]
+    return [name for name, value in metrics.items() if not np.isfinite(value).all()]

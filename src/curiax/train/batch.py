@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,57 +13,74 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from .._errors import CheckpointError
+from .._sound import Checks
 from .._stats import Moments
-from .._types import PRNGKey
-from ..curiosity import AbstractCuriosity
 from ..envs import AbstractHostTask
 from . import devices
-from .loop import Metrics, Setup, Stream, TrainState, calibrated, collect, example_steps, first_envs, iterate
-from .task_reward import TaskReward
+from .loop import Report, Setup, TrainState, calibrated, collect, first_envs, iterate
 
 Arrays = Any
 
 
-def first_states(setup: Setup, build_model: Callable[[PRNGKey], AbstractCuriosity], seeds: Sequence[int]) -> TrainState:
+class HostReport(NamedTuple):
+    """A report on the host: metrics and checks `[S, ...]`, or `[S, K, ...]` of several iterations."""
+
+    metrics: dict[str, np.ndarray]
+    checks: Checks
+
+    @staticmethod
+    def of(report: Report, seeds: slice = slice(None)) -> HostReport:
+        """A report of these seeds, once it is there."""
+        metrics = {name: np.asarray(value)[seeds] for name, value in report.metrics.items()}
+        return HostReport(metrics, report.checks.on_host(seeds))
+
+    @staticmethod
+    def joined(parts: Sequence[HostReport], axis: int = 0) -> HostReport:
+        """Reports of several lanes as one; with axis 1, of several iterations."""
+        metrics = {name: np.concatenate([p.metrics[name] for p in parts], axis=axis) for name in parts[0].metrics}
+        places: Any = np.concatenate([part.checks.places for part in parts], axis=axis)
+        return HostReport(metrics, Checks(places, parts[0].checks.each))
+
+    def as_iterations(self) -> HostReport:
+        """One iteration's report with an axis of iterations."""
+        metrics = {name: value[:, None] for name, value in self.metrics.items()}
+        return HostReport(metrics, Checks(self.checks.places[:, None], self.checks.each))
+
+
+def first_states(setup: Setup, seeds: Sequence[int]) -> TrainState:
     """The state of every seed before training, stacked along a leading axis `S`.
 
     Each seed's state depends on nothing but its own number, so adding a seed leaves the others' unchanged.
-    Networks are drawn on the host, seed by seed; everything else is one small program. A model that measures something
+    Networks are drawn on the host, seed by seed; everything else is one small program. An agent that measures something
     once, before training, does so here; on the host it waits for the first rollout.
     """
-    hosted = isinstance(setup.task, AbstractHostTask)
-    spec, loop, numbers = setup.task.spec, setup.loop, jnp.asarray(np.asarray(seeds, np.uint32))
-
-    @jax.jit
-    @jax.vmap
-    def initial_keys(seed: Array) -> tuple[PRNGKey, PRNGKey]:
-        root = jax.random.key(seed)
-        return jax.random.fold_in(root, Stream.AGENT_INIT), jax.random.fold_in(root, Stream.MODEL_INIT)
+    hosted, lead = isinstance(setup.task, AbstractHostTask), (setup.loop.rollout, setup.loop.envs)
+    numbers = jnp.asarray(np.asarray(seeds, np.uint32))
 
     @eqx.filter_jit
     @eqx.filter_vmap
-    def begin(seed: Array, networks: Any, model: AbstractCuriosity) -> TrainState:
+    def begin(seed: Array, networks: Any) -> TrainState:
         root = jax.random.key(seed)
         return TrainState(
-            setup.agent.start(networks),
-            model,
-            setup.learner.start(model, example_steps(setup)),
-            None if hosted else Moments.start(spec.obs_shape),
+            setup.agent.start(networks, lead),
+            None if hosted else Moments.start(setup.task.spec.obs_shape),
             None if hosted else first_envs(setup, root),
             {grid.name: jnp.zeros(grid.size, bool) for grid in setup.task.grids},
             root,
             jnp.zeros((), jnp.int32),
-            TaskReward.start(loop.envs, loop.normalise_reward) if loop.extrinsic_weight else None,
         )
 
-    agent_keys, model_keys = initial_keys(numbers)
-    networks = stack([setup.agent.build(spec, key=key) for key in agent_keys])
-    models = [build_model(key) for key in model_keys]
-    states = begin(numbers, networks, stack(models))
-    if hosted or not models[0].calibrates:
+    states = begin(numbers, stack([setup.agent.build(key=key) for key in jax.vmap(jax.random.key)(numbers)]))
+    if hosted or not setup.agent.calibrates(states.agent):
         return states
-    # A rollout of the untrained agent, of which nothing else is kept.
-    return eqx.filter_jit(eqx.filter_vmap(lambda state: calibrated(state, collect(setup, state)[2])))(states)
+
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def calibrate(state: TrainState) -> TrainState:
+        # A rollout of the untrained agent, of which nothing else is kept.
+        return calibrated(setup, state, collect(setup, state)[1])
+
+    return calibrate(states)
 
 
 def stack(trees: Sequence[Any]) -> Any:
@@ -143,16 +160,16 @@ def refilled(arrays: Arrays, kept: Mapping[str, np.ndarray]) -> Arrays:
 
 def compile_chunk(
     setup: Setup, static: Any, mesh: Mesh, iterations: int, arrays: Arrays
-) -> Callable[[Arrays], tuple[Arrays, Metrics]]:
-    """`iterations` of the loop for all seeds as one compiled program `[S, ...] → [S, ...], metrics [S, K]`.
+) -> Callable[[Arrays], tuple[Arrays, Report]]:
+    """`iterations` of the loop for all seeds as one compiled program `[S, ...] → [S, ...], report [S, K]`.
 
     The program takes over the arrays it is given: only the newest state exists.
     """
 
-    def one_seed(arrays: Arrays) -> tuple[Arrays, Metrics]:
-        def body(arrays: Arrays, _: None) -> tuple[Arrays, Metrics]:
-            state, metrics = iterate(setup, eqx.combine(arrays, static))
-            return eqx.filter(state, eqx.is_array), metrics
+    def one_seed(arrays: Arrays) -> tuple[Arrays, Report]:
+        def body(arrays: Arrays, _: None) -> tuple[Arrays, Report]:
+            state, report = iterate(setup, eqx.combine(arrays, static))
+            return eqx.filter(state, eqx.is_array), report
 
         return jax.lax.scan(body, arrays, None, length=iterations)
 

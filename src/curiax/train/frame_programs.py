@@ -8,7 +8,6 @@ no word between devices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,9 +18,9 @@ from jaxtyping import Array, Int, UInt8
 
 from .._frames import FrameStore
 from .._types import Rollout, Transition
-from ..curiosity.learner import Minibatches
+from ..agents import Work
 from . import devices
-from .loop import Metrics, Setup, Stream, TrainState, learn_policy, model_metrics, stream_keys
+from .loop import Report, Setup, Stream, TrainState, learn
 
 
 class Columns(NamedTuple):
@@ -34,6 +33,7 @@ class Columns(NamedTuple):
     terminated: Any
     truncated: Any
     points: Any
+    first: Any
     #: The last frames of episodes `[T, N, side, side]`; None where nobody looks at them.
     last: Any
 
@@ -54,9 +54,9 @@ class FramePrograms:
             how: Any = {"donate_argnums": given, "static_argnums": fixed, "compiler_options": options, **where}
             return jax.jit(call, **how)
 
-        self.draw, self.act, self.learn = jitted(self._draw), jitted(self._act, 1), jitted(self._learn, 0, 1)
-        self.train_step, self.finish = jitted(self._train_step, 0, 1, 4), jitted(self._finish, fixed=(2,))
-        self.calibrate = jitted(self._calibrate)
+        self.draw, self.actor, self.act = jitted(self._draw), jitted(self._actor), jitted(self._act, 1)
+        self.learn, self.train_step = jitted(self._learn, 0, 1), jitted(self._train_step, 0, 3)
+        self.finish, self.calibrate = jitted(self._finish, fixed=(2,)), jitted(self._calibrate)
         self.put = jitted(lambda frames, newest: frames.at[-1].set(newest), 0)
 
     def _store(self, frames: UInt8[Array, "*lead side side"], pixels: Any) -> FrameStore:
@@ -65,26 +65,39 @@ class FramePrograms:
     def _whole(self, arrays: Any) -> TrainState:
         return eqx.combine(without_seed(arrays), self.static)
 
+    def _agent(self, arrays: Any) -> Any:
+        return eqx.combine(without_seed(arrays), self.static.agent)
+
     def _draw(self, arrays: Any) -> tuple[Any, Any]:
         """The randomness of a rollout: of the actions, and the seeds of the games that begin in it."""
-        state, loop = self._whole(arrays), self.setup.loop
-        keys, lead = stream_keys(state.root, state.iteration), (loop.rollout, loop.envs)
-        noise = self.setup.agent.noise(self.setup.task.spec, lead, key=keys[Stream.ACTIONS])
+        keys, lead = self._whole(arrays).keys(), (self.setup.loop.rollout, self.setup.loop.envs)
+        noise = self.setup.agent.noise(lead, key=keys[Stream.ACTIONS])
         return noise, jax.random.bits(keys[Stream.RESETS], lead)
 
-    def _act(self, agent: Any, frames: Array, packet: Array, noise: Array, pixels: Any) -> tuple[Array, Array]:
-        """A group's frames with its newest ones, and its actions."""
-        frame, t, first, rows = unpacked(packet, frames.shape[1], self.side, self.stack)
-        frames = jax.lax.dynamic_update_index_in_dim(frames, frame, t + self.stack - 1, 0)
-        see, spec = self._store(frames, pixels), self.setup.task.spec
-        state = eqx.combine(without_seed(agent), self.static.agent)
-        mine = jax.lax.dynamic_slice_in_dim(noise[t], first, len(frame))
-        each = jax.vmap(lambda numbers, n: self.setup.agent.act(spec, state, see(numbers), n))
-        return frames, each(numbered(rows), mine)
+    def _actor_of(self, state: Any) -> Any:
+        return self.setup.agent.actor(self.setup.agent.networks(state))
 
-    def _learn(self, arrays: Any, groups: Sequence[Array], columns: Columns, pixels: Any) -> Any:
-        """The first half of learning; what the second half needs; the frames as the next rollout begins."""
-        state, learner, stack = self._whole(arrays), self.setup.learner, self.stack
+    def _actor(self, arrays: Any) -> Any:
+        """What acting needs of the agent: copies, because gradient steps use up the agent's own."""
+        return jax.tree.map(jnp.copy, eqx.filter(self._actor_of(self._whole(arrays).agent), eqx.is_array))
+
+    def _act(
+        self, actor: Any, frames: Array, packet: Array, carry: Any, first: Array, noise: Array, pixels: Any
+    ) -> tuple[Array, Any, Array]:
+        """A group's frames with its newest ones, the agent's memories, and its actions."""
+        frame, t, offset, rows = unpacked(packet, frames.shape[1], self.side, self.stack)
+        frames = jax.lax.dynamic_update_index_in_dim(frames, frame, t + self.stack - 1, 0)
+        see, agent = self._store(frames, pixels), self.setup.agent
+        actor = eqx.combine(actor, self._actor_of(self.static.agent))
+        mine = jax.lax.dynamic_slice_in_dim(noise[t], offset, len(frame))
+        carry, action = jax.vmap(lambda c, numbers, f, n: agent.act(actor, c, see(numbers), f, n))(
+            carry, numbered(rows), first, mine
+        )
+        return frames, carry, action
+
+    def _learn(self, arrays: Any, groups: Sequence[Array], columns: Columns, carry: Any, pixels: Any) -> Any:
+        """All learning but the gradient steps that are left to do; the frames as the next rollout begins."""
+        state, stack = self._whole(arrays), self.stack
         frames = jnp.concatenate(groups, axis=1)
         if columns.last is not None:
             frames = jnp.concatenate([frames, columns.last])
@@ -99,34 +112,31 @@ class FramePrograms:
             columns.truncated,
             jnp.ones_like(columns.terminated),
         )
-        step, following, points = store.shared((step, obs[1:], columns.points))
-        state, seen, metrics = learn_policy(self.setup, state, Rollout(step, following, points, store))
-        batches = None
-        if learner.trains(state.curiosity):
-            after, batches = learner.minibatches(state.curiosity, state.learner, seen, key=state.keys()[Stream.MODEL])
-            state = replace(state, learner=after)
-        # The next rollout is drawn by the next iteration's keys while the model is still trained on this one.
-        state = replace(state, iteration=state.iteration + 1)
+        step, following, points, first = store.shared((step, obs[1:], columns.points, columns.first))
+        state, report, work = learn(self.setup, state, Rollout(step, following, points, store, first, carry))
         begun = [jnp.concatenate([kept[-stack:], kept[stack:]]) for kept in groups]
-        return of_one_seed(state), begun, batches, metrics
+        actor = jax.tree.map(jnp.copy, eqx.filter(self._actor_of(state.agent), eqx.is_array))
+        return of_one_seed(state), begun, actor, work, report
 
-    def _train_step(self, model: Any, learnt: Any, batches: Minibatches, k: Array, report: Any) -> Any:
-        """One gradient step of the model."""
-        steps, draws = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, k, 1), (batches.steps, batches.draws))
-        one = Minibatches(steps, draws, None, batches.frames)
-        static = (self.static.curiosity, self.static.learner)
-        model, learnt = eqx.combine(without_seed((model, learnt)), static)
-        model, learnt, found = self.setup.learner.train(model, learnt, one)
-        return of_one_seed(model), of_one_seed(learnt), added(report, found, k)
+    def _train_step(self, agent: Any, work: Work, k: Array, before: Report | None) -> tuple[Any, Report]:
+        """One gradient step of the agent, and sums of what all of them report."""
+        state, metrics, checks = self.setup.agent.work(self._agent(agent), work.at(k))
+        if before is not None:
+            metrics = jax.tree.map(jnp.add, before.metrics, metrics)
+            checks = before.checks.then(checks, k)
+        return of_one_seed(state), Report(metrics, checks)
 
-    def _finish(self, arrays: Any, report: Any, count: int) -> Metrics:
-        """What is told of the model's training once it is over."""
-        return model_metrics(self.setup, self._whole(arrays), averaged(report, count))
+    def _finish(self, agent: Any, worked: Report | None, count: int) -> Report:
+        """What is reported of the gradient steps once they are over."""
+        checks = self.setup.agent.check(self._agent(agent))
+        if worked is None:
+            return Report({}, checks)
+        return Report(jax.tree.map(lambda total: total / count, worked.metrics), worked.checks + checks)
 
-    def _calibrate(self, model: Any, frames: Array, numbers: Array, pixels: Any) -> Any:
-        """The model with what it measures once."""
-        whole = eqx.combine(without_seed(model), self.static.curiosity)
-        return of_one_seed(whole.calibrated(jax.vmap(self._store(frames, pixels))(numbers)))
+    def _calibrate(self, agent: Any, frames: Array, numbers: Array, pixels: Any) -> Any:
+        """The agent with what it measures once."""
+        obs = jax.vmap(self._store(frames, pixels))(numbers)
+        return of_one_seed(self.setup.agent.calibrated(self._agent(agent), obs))
 
 
 def without_seed(arrays: Any) -> Any:
@@ -157,20 +167,3 @@ def numbered(rows: Int[Array, "*T N stack"]) -> Int[Array, "*T N stack"]:
     """Rows of frames, one for each environment, as numbers of single frames; −1 stays."""
     count = rows.shape[-2]
     return jnp.where(rows < 0, -1, rows * count + jnp.arange(count)[:, None])
-
-
-def added(report: Metrics, step: Metrics, k: Array) -> Metrics:
-    """Sums of what gradient steps report; of what was unsound, the first step."""
-
-    def one(name: str, new: Array) -> Array:
-        if name.startswith("unsound/"):
-            found = jnp.where(new >= 0, k, -1)
-            return jnp.where(report[name] >= 0, report[name], found) if name in report else found
-        return report[name] + new if name in report else new
-
-    return {name: one(name, value) for name, value in step.items()}
-
-
-def averaged(report: Metrics, count: int) -> Metrics:
-    """Means of what the gradient steps report."""
-    return {name: value if name.startswith("unsound/") else value / max(count, 1) for name, value in report.items()}

@@ -28,13 +28,12 @@ from jaxtyping import Array
 from .._errors import SimulatorError, UsageError
 from .._frames import Pixels
 from .._stats import Moments
-from .._types import PRNGKey
-from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask, EmulatorFleet
 from ..envs._host import require_like
+from .batch import HostReport
 from .frame_programs import Columns, FramePrograms, padded
-from .lane import AbstractLane, HostMetrics, part_of
-from .loop import Metrics, Setup, Stream
+from .lane import AbstractLane, part_of
+from .loop import Report, Setup, Stream, first_carries
 from .random_play import moments_of, random_play
 
 #: Groups of environments. More than two were slower: each step of a group costs the host as much as a larger one's.
@@ -120,33 +119,35 @@ class FrameLane(AbstractLane):
     def __init__(
         self,
         setup: Setup,
-        build_model: Callable[[PRNGKey], AbstractCuriosity],
         seeds: Sequence[int],
         line: Sequence[Any],
         processes: int = 1,
     ) -> None:
         task, loop = setup.task, setup.loop
         assert isinstance(task, AbstractEmulatorTask)
-        if setup.learner.settings.replay:
+        if setup.agent.keeps_observations:
             raise UsageError(
-                "learner.replay keeps observations, and frames are kept for one rollout only: set it to 0."
+                "the agent keeps observations, and frames are kept for one rollout only: set learner.replay to 0."
             )
         if len(seeds) != 1:
             raise ValueError("a lane of emulators has one seed")
-        super().__init__(setup, build_model, seeds, line)
+        super().__init__(setup, seeds, line)
         self.task, (side, _, stack) = task, task.spec.obs_shape
         sizes = [len(part) for part in np.array_split(np.arange(loop.envs), min(GROUPS, loop.envs))]
         self.groups = [Group(task, setup, sum(sizes[:k]), size, processes) for k, size in enumerate(sizes)]
         lead, entries = (loop.rollout, loop.envs), self.groups[0].fleet.record.shape[1]
         self.action, self.record = np.zeros(lead, np.int32), np.zeros((*lead, entries))
         self.terminated, self.truncated = np.zeros(lead, bool), np.zeros(lead, bool)
-        keeps_last = loop.successor == "true" or setup.agent.sees_successors
-        self.last = np.zeros((*lead, side, side), np.uint8) if keeps_last else None
+        self.first = np.zeros(lead, bool)
+        self.last = np.zeros((*lead, side, side), np.uint8) if setup.agent.sees_successors else None
         self.next_rows = np.zeros((*lead, stack), np.int32)
         #: The step at which each environment's episode began.
         self.began, self.games = np.zeros(loop.envs, np.int64), Games(loop.envs)
         plain = Pixels(np.zeros(task.spec.obs_shape, np.float32), np.asarray(255.0, np.float32))
         self.pixels = jax.device_put(plain, self.home)
+        #: What acting needs of the agent, apart from what its gradient steps use up; and the agent's memories.
+        self.actor: Any = None
+        self.carry = first_carries(setup)
         self._pending: PendingUpdate | None = None
         alone = len(self.devices) == 1
         self._turn = nullcontext() if alone else TURN
@@ -170,7 +171,7 @@ class FrameLane(AbstractLane):
     def compile(self) -> None:
         self.programs = FramePrograms(self.setup, self.static, self.devices)
 
-    def iterate(self) -> Future[HostMetrics]:
+    def iterate(self) -> Future[HostReport]:
         try:
             # Emulators fail with errors of their own; whatever else is raised in here comes from the programs.
             with self.blaming_environments(SimulatorError):
@@ -183,15 +184,14 @@ class FrameLane(AbstractLane):
             self.settle()
         return self._learn()
 
-    def _learn(self) -> Future[HostMetrics]:
+    def _learn(self) -> Future[HostReport]:
         """The first half of learning from the rollout; the second half is left to be done beside the next one."""
-        given = [group.frames for group in self.groups], self._columns(), self.pixels
-        self.arrays, frames, batches, metrics = self._in_turn(self.programs.learn, self.arrays, *given)
+        given = [group.frames for group in self.groups], self._columns(), self._began_with, self.pixels
+        self.arrays, frames, self.actor, work, report = self._in_turn(self.programs.learn, self.arrays, *given)
         for group, kept in zip(self.groups, frames, strict=True):
             group.frames = kept
             group.place(0)
-        trained = (self.arrays.curiosity, self.arrays.learner)
-        self._pending = PendingUpdate(trained, batches, metrics, self.games.episode_metrics())
+        self._pending = PendingUpdate(self.arrays.agent, work, report, self.games.episode_metrics())
         return self._pending.promise
 
     def _in_turn(self, program: Callable[..., Any], *given: Any) -> Any:
@@ -208,22 +208,23 @@ class FrameLane(AbstractLane):
             if pending.beside is not None:
                 pending.beside.result()
             self._train_all(pending)
-            self.arrays = eqx.tree_at(lambda s: (s.curiosity, s.learner), self.arrays, pending.trained)
-            of_model = self.programs.finish(self.arrays, pending.report, pending.count)
-            metrics = {name: np.asarray(value)[None] for name, value in {**pending.metrics, **of_model}.items()}
+            self.arrays = eqx.tree_at(lambda s: s.agent, self.arrays, pending.agent)
+            worked = self.programs.finish(pending.agent, pending.worked, pending.count)
+            checks = pending.report.checks + worked.checks
+            report = jax.tree.map(lambda x: x[None], Report({**pending.report.metrics, **worked.metrics}, checks))
+            found = HostReport.of(report)
             games = {f"game/{name}": np.full(1, value) for name, value in pending.games.items()}
-            pending.promise.set_result({**metrics, **games})
+            pending.promise.set_result(HostReport({**found.metrics, **games}, found.checks))
         except BaseException as error:
             pending.promise.set_exception(error)
             raise
 
     def _train_step(self, pending: PendingUpdate) -> bool:
-        """Begin one more gradient step of the model; False if there was none left."""
+        """Begin one more gradient step; False if there was none left."""
         if pending.done == pending.count:
             return False
-        given = pending.batches, pending.done, pending.report
-        model, learner, pending.report = self._in_turn(self.programs.train_step, *pending.trained, *given)
-        pending.trained = (model, learner)
+        given = pending.agent, pending.work, pending.done, pending.worked
+        pending.agent, pending.worked = self._in_turn(self.programs.train_step, *given)
         pending.done += 1
         return True
 
@@ -236,7 +237,7 @@ class FrameLane(AbstractLane):
         """What was written down of this rollout: copies, as it may be computed with while the next one is written."""
         points, reward = (values.astype(np.float32) for values in self.groups[0].fleet.measure(self.record))
         rows = np.concatenate([group.rows for group in self.groups], axis=1)
-        kept = (self.next_rows, self.action, reward, self.terminated, self.truncated, points, self.last)
+        kept = (self.next_rows, self.action, reward, self.terminated, self.truncated, points, self.first, self.last)
         return Columns(rows, *(None if column is None else column.copy() for column in kept))
 
     def _begin(self) -> None:
@@ -252,17 +253,22 @@ class FrameLane(AbstractLane):
     def _collect(self) -> None:
         """Step every environment `loop.rollout` times with the current policy, the groups in turn."""
         noise, resets = self.programs.draw(self.arrays)
-        resets, agent, horizon = np.asarray(resets), self.arrays.agent, self.task.spec.horizon or np.inf
+        if self.actor is None:
+            self.actor = self.programs.actor(self.arrays)
+        resets, horizon = np.asarray(resets), self.task.spec.horizon or np.inf
+        self._began_with = self.carry
+        carries = [jax.tree.map(lambda x, group=group: x[group.slice], self.carry) for group in self.groups]
         self.terminated[:], self.truncated[:] = False, False
         pending = self._pending
         if pending is not None and self._trainer is not None:
             pending.beside = self._trainer.submit(self._train_all, pending)
         for t in range(self.setup.loop.rollout):
-            for group in self.groups:
+            for k, group in enumerate(self.groups):
                 if t:
                     self._wait(group, t - 1)
                 at = (t, group.slice)
-                self.action[at] = self._acted(group, agent, noise)
+                self.first[at] = self.began[group.slice] == self.now + t
+                carries[k], self.action[at] = self._acted(group, carries[k], self.first[at], noise)
                 self.truncated[at] = self.now + t + 1 - self.began[group.slice] >= horizon
                 group.fleet.begin_play(self.action[at], resets[at], self.truncated[at])
                 if pending is not None and pending.beside is None and group.first == 0:
@@ -272,12 +278,14 @@ class FrameLane(AbstractLane):
             self._wait(group, self.setup.loop.rollout - 1)
             # The newest frames have not been acted on yet, and so are not on the device.
             group.frames = self.programs.put(group.frames, group.frame)
+        self.carry = jax.tree.map(lambda *parts: jnp.concatenate(parts), *carries)
         self.now += self.setup.loop.rollout
 
-    def _acted(self, group: Group, agent: Any, noise: Array) -> np.ndarray:
-        """A group's newest frames to the device, its actions back."""
-        group.frames, action = self.programs.act(agent, group.frames, group.packet, noise, self.pixels)
-        return np.asarray(action)
+    def _acted(self, group: Group, carry: Any, first: np.ndarray, noise: Array) -> tuple[Any, np.ndarray]:
+        """A group's newest frames to the device, its memories and actions back."""
+        given = group.packet, carry, first, noise, self.pixels
+        group.frames, carry, action = self.programs.act(self.actor, group.frames, *given)
+        return carry, np.asarray(action)
 
     def _wait(self, group: Group, t: int) -> None:
         """What a group's t-th step led to."""
@@ -305,9 +313,9 @@ class FrameLane(AbstractLane):
         mean, deviation = moments_of(frames, numbers)
         if self.setup.loop.normalise_obs:
             self.pixels = jax.device_put(Pixels(mean, deviation), self.home)
-        if self.train_state.curiosity.calibrates:
-            model = self.programs.calibrate(self.arrays.curiosity, frames, numbers, self.pixels)
-            self.arrays = eqx.tree_at(lambda s: s.curiosity, self.arrays, model)
+        if self.setup.agent.calibrates(self.train_state.agent):
+            agent = self.programs.calibrate(self.arrays.agent, frames, numbers, self.pixels)
+            self.arrays = eqx.tree_at(lambda s: s.agent, self.arrays, agent)
 
     def _newest(self, group: Group) -> np.ndarray:
         """The frames that a rollout begins with."""
@@ -323,6 +331,7 @@ class FrameLane(AbstractLane):
             "frames": np.concatenate([self._newest(group) for group in self.groups], axis=1),
             "age": np.concatenate([group.age for group in self.groups]),
             **{f"games/{name}": array for name, array in self.games.state().items()},
+            **{f"carry/{k}": np.asarray(x) for k, x in enumerate(jax.tree.leaves(self.carry))},
         }
         fleets = {
             f"fleet{k}/{name}": array
@@ -338,6 +347,8 @@ class FrameLane(AbstractLane):
         self.pixels = jax.device_put(Pixels(state["mean"], state["deviation"]), self.home)
         for name, array in self.games.state().items():
             array[...] = state[f"games/{name}"]
+        leaves, tree = jax.tree.flatten(self.carry)
+        self.carry, self.actor = tree.unflatten(jnp.asarray(state[f"carry/{k}"]) for k in range(len(leaves))), None
         if self.now == 0:
             return
         for k, group in enumerate(self.groups):
@@ -350,14 +361,15 @@ class FrameLane(AbstractLane):
 
 
 class PendingUpdate:
-    """The model's training of one iteration, some of it still to be done; and what is promised when it is over."""
+    """The gradient steps of one iteration, some of them still to be done; and what is promised when they are over."""
 
-    def __init__(self, trained: Any, batches: Any, metrics: Metrics, games: Mapping[str, float]) -> None:
-        #: Model and learner's state: here until the training is over, as each gradient step uses up those before it.
-        self.trained = trained
-        self.batches, self.metrics, self.games = batches, metrics, games
-        self.count = 0 if batches is None else batches.steps.reward.shape[0]
-        self.done, self.report = 0, {}
+    def __init__(self, agent: Any, work: Any, report: Report, games: Mapping[str, float]) -> None:
+        #: The agent's state: here until the work is done, as each gradient step uses up those before it.
+        self.agent = agent
+        self.work, self.report, self.games = work, report, games
+        self.count = 0 if work is None else work.count
+        #: How many are done, and sums of what they reported.
+        self.done, self.worked = 0, None
         #: What another thread does of it.
         self.beside: Future[None] | None = None
-        self.promise: Future[HostMetrics] = Future()
+        self.promise: Future[HostReport] = Future()

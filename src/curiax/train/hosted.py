@@ -8,7 +8,7 @@ Lanes never wait for each other, so that one's physics overlaps with another's l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,12 +21,13 @@ from .._errors import NonFiniteError
 from .._sound import ADVICE, FROM_OUTSIDE, GO_ON, HUGE, spot
 from .._stats import Moments
 from .._types import PRNGKey, Rollout, Transition
-from ..curiosity import AbstractCuriosity
+from ..agents import HostActor
 from ..envs import AbstractFleet, AbstractHostTask
 from ..envs._host import require_like
 from . import devices
-from .lane import AbstractLane, HostMetrics, part_of
-from .loop import Metrics, Setup, Stream, TrainState, calibrated, learn, stream_keys
+from .batch import HostReport
+from .lane import AbstractLane, part_of
+from .loop import Report, Setup, Stream, TrainState, calibrated, finish, first_carries, learn
 from .moments import HostMoments
 
 
@@ -49,7 +50,7 @@ class Tape:
         self.next_obs = np.zeros((*lead, *spec.obs_shape), np.float32)
         self.action = np.zeros((*lead, *spec.action.shape), kind)
         self.record = np.zeros((*lead, entries))
-        self.terminated, self.truncated, self.valid = (np.zeros(lead, bool) for _ in range(3))
+        self.terminated, self.truncated, self.valid, self.first = (np.zeros(lead, bool) for _ in range(4))
         rows = seeds * loop.envs
         # What a step reads and writes, in the order of `collect`.
         self.views = list(
@@ -68,7 +69,7 @@ class Tape:
         with np.errstate(over="ignore"):
             points, reward = (values.astype(np.float32) for values in fleet.measure(self.record))
         step = (self.obs[:-1], self.action, self.next_obs, reward, self.terminated, self.truncated, self.valid)
-        return jax.device_put((*step, self.obs[1:], points), device)
+        return jax.device_put((*step, self.obs[1:], points, self.first), device)
 
 
 def sound(values: np.ndarray, lead: int) -> np.ndarray:
@@ -76,10 +77,10 @@ def sound(values: np.ndarray, lead: int) -> np.ndarray:
     return np.all(np.abs(values.reshape(*values.shape[:lead], -1)) < HUGE, axis=-1)
 
 
-def one_rollout(columns: Sequence[Array]) -> Rollout:
-    """One seed's columns, as `Tape.sent` orders them, as a rollout."""
-    acted_next, points = columns[7:]
-    return Rollout(Transition(*columns[:7]), acted_next, points)
+def one_rollout(columns: Sequence[Array], carry: Any) -> Rollout:
+    """One seed's columns, as `Tape.sent` orders them, as a rollout that began with these memories of the agent."""
+    acted_next, points, first = columns[7:]
+    return Rollout(Transition(*columns[:7]), acted_next, points, first=first, carry=carry)
 
 
 class Lane(AbstractLane):
@@ -88,12 +89,11 @@ class Lane(AbstractLane):
     def __init__(
         self,
         setup: Setup,
-        build_model: Callable[[PRNGKey], AbstractCuriosity],
         seeds: Sequence[int],
         line: Sequence[Any],
         threads: int = 1,
     ) -> None:
-        super().__init__(setup, build_model, seeds, line)
+        super().__init__(setup, seeds, line)
         task, loop = setup.task, setup.loop
         assert isinstance(task, AbstractHostTask)
         self.fleet: AbstractFleet = task.open(len(seeds) * loop.envs, threads)
@@ -101,6 +101,8 @@ class Lane(AbstractLane):
         self.tape = Tape(setup, len(seeds), self.fleet.record.shape[1])
         #: The step at which each environment's episode began.
         self.began = np.zeros(len(seeds) * loop.envs, np.int64)
+        #: The agent's memories `[S, N, ...]`.
+        self.carry = jax.tree.map(lambda x: jnp.repeat(x[None], len(seeds), axis=0), first_carries(setup))
         self._begin()
 
     @property
@@ -118,23 +120,26 @@ class Lane(AbstractLane):
 
         def draw(arrays: Any) -> Draws:
             state: TrainState = eqx.combine(arrays, static)
-            keys = stream_keys(state.root, state.iteration)
-            noise = setup.agent.noise(setup.task.spec, lead, key=keys[Stream.ACTIONS])
+            keys = state.keys()
+            noise = setup.agent.noise(lead, key=keys[Stream.ACTIONS])
             return Draws(noise, jax.random.bits(keys[Stream.STEPS], lead), jax.random.bits(keys[Stream.RESETS], lead))
 
-        def step(arrays: Any, columns: Sequence[Array]) -> tuple[Any, Metrics]:
-            state, metrics = learn(setup, eqx.combine(arrays, static), one_rollout(columns))
-            return eqx.filter(state, eqx.is_array), metrics
+        def step(arrays: Any, columns: Sequence[Array], carry: Any) -> tuple[Any, Report]:
+            state, learnt, work = learn(setup, eqx.combine(arrays, static), one_rollout(columns, carry))
+            state, worked = finish(setup, state, work)
+            report = Report({**learnt.metrics, **worked.metrics}, learnt.checks + worked.checks)
+            return eqx.filter(state, eqx.is_array), report
 
-        def calibrate(arrays: Any, columns: Sequence[Array]) -> Any:
-            return eqx.filter(calibrated(eqx.combine(arrays, static), one_rollout(columns)), eqx.is_array)
+        def calibrate(arrays: Any, columns: Sequence[Array], carry: Any) -> Any:
+            state = calibrated(setup, eqx.combine(arrays, static), one_rollout(columns, carry))
+            return eqx.filter(state, eqx.is_array)
 
         options: Any = devices.compiler_options(self.home)
         example = self.tape.sent(self.fleet, self.home)
         self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
-        self._calibrate = jax.jit(jax.vmap(calibrate, in_axes=(0, 1)))
-        learning = jax.jit(jax.vmap(step, in_axes=(0, 1)), donate_argnums=0)
-        self._learn = learning.lower(self.arrays, example).compile(compiler_options=options)
+        self._calibrate = jax.jit(jax.vmap(calibrate, in_axes=(0, 1, 0)))
+        learning = jax.jit(jax.vmap(step, in_axes=(0, 1, 0)), donate_argnums=0)
+        self._learn = learning.lower(self.arrays, example, self.carry).compile(compiler_options=options)
 
     def _begin(self) -> None:
         """Reset every environment for the first time; a reset does not enter the observation statistics."""
@@ -155,18 +160,19 @@ class Lane(AbstractLane):
         obs = self.fleet.obs
         return obs.reshape(len(self.seeds), self.setup.loop.envs, *obs.shape[1:])
 
-    def iterate(self) -> HostMetrics:
-        draws = Draws(*map(np.asarray, self._draw(self.arrays)))
-        actor = self.setup.agent.host_actor(self.setup.task.spec, self.train_state.agent, draws.noise)
+    def iterate(self) -> HostReport:
+        draws, agent, carry = Draws(*map(np.asarray, self._draw(self.arrays))), self.setup.agent, self.carry
+        actor = agent.host_actor(agent.actor(agent.networks(self.train_state.agent)), carry, draws.noise)
         with self.blaming_environments():
             self.collect(actor, draws)
+        self.carry = actor.carry
         columns = self.tape.sent(self.fleet, self.home)
-        if self.now == self.setup.loop.rollout and self.train_state.curiosity.calibrates:
-            self.arrays = self._calibrate(self.arrays, columns)
-        self.arrays, metrics = self._learn(self.arrays, columns)
-        return {name: np.asarray(value) for name, value in metrics.items()}
+        if self.now == self.setup.loop.rollout and agent.calibrates(self.train_state.agent):
+            self.arrays = self._calibrate(self.arrays, columns, carry)
+        self.arrays, report = self._learn(self.arrays, columns, carry)
+        return HostReport.of(report)
 
-    def collect(self, actor: Callable[[int, np.ndarray, np.ndarray], None], draws: Draws) -> None:
+    def collect(self, actor: HostActor, draws: Draws) -> None:
         """Fill the tape: step every environment `loop.rollout` times with the current policy."""
         tape, fleet = self.tape, self.fleet
         tape.obs[0] = tape.obs[-1]
@@ -182,7 +188,9 @@ class Lane(AbstractLane):
         take = self.moments.merge if self.setup.loop.normalise_obs else self._copied
         borders: list[tuple[int, np.ndarray, np.ndarray]] = []
         for t, (obs, next_obs, action, executed, record) in enumerate(tape.views):
-            actor(t, obs, action)
+            first = tape.first[t]
+            np.equal(self.began, self.now, out=first.reshape(-1))
+            actor(t, obs, first, action)
             step(executed, step_seeds[t])
             self.now += 1
             record[:] = fleet.record
@@ -270,8 +278,9 @@ class Lane(AbstractLane):
         return np.where(sound(raw, 2).reshape(*raw.shape[:2], *[1] * (raw.ndim - 2)), raw, self.moments.mean)
 
     def state(self) -> dict[str, np.ndarray]:
-        parts = {"fleet": self.fleet.state(), "moments": self.moments.state()}
         own = {"obs": self.tape.obs[-1].copy(), "now": np.asarray(self.now), "began": self.began.copy()}
+        parts = {"fleet": self.fleet.state(), "moments": self.moments.state()}
+        parts["carry"] = {str(k): np.array(x) for k, x in enumerate(jax.tree.leaves(self.carry))}
         return {**own, **{f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -280,3 +289,5 @@ class Lane(AbstractLane):
         self.fleet.restore(part_of(state, "fleet/"))
         self.moments.restore(part_of(state, "moments/"))
         self.tape.obs[-1], self.now, self.began[:] = state["obs"], int(state["now"]), state["began"]
+        leaves, tree = jax.tree.flatten(self.carry)
+        self.carry = tree.unflatten(jnp.asarray(state[f"carry/{k}"]) for k in range(len(leaves)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -14,13 +14,10 @@ import numpy as np
 
 from .._errors import CuriaxError, NonFiniteError, SimulatorError
 from .._stats import Moments
-from .._types import PRNGKey
-from ..curiosity import AbstractCuriosity
-from .batch import first_states, host_copies, refilled
+from .batch import HostReport, first_states, host_copies, refilled
 from .devices import home
 from .loop import Setup, TrainState
 
-HostMetrics = dict[str, np.ndarray]
 #: Before the names of a snapshot's arrays: what JAX holds, seed by seed, and what the simulators hold.
 LEARNT, HOST = "learnt.", "host."
 
@@ -33,18 +30,12 @@ class AbstractLane(abc.ABC):
     #: Steps taken by each environment.
     now: int
 
-    def __init__(
-        self,
-        setup: Setup,
-        build_model: Callable[[PRNGKey], AbstractCuriosity],
-        seeds: Sequence[int],
-        line: Sequence[Any],
-    ) -> None:
+    def __init__(self, setup: Setup, seeds: Sequence[int], line: Sequence[Any]) -> None:
         self.setup, self.seeds, self.devices = setup, tuple(seeds), tuple(line)
         #: Where arrays are put: on the lane's device, or a copy on each of several.
         self.home = home(line)
         self.lost, self.now = {}, 0
-        arrays, self.static = eqx.partition(first_states(setup, build_model, seeds), eqx.is_array)
+        arrays, self.static = eqx.partition(first_states(setup, seeds), eqx.is_array)
         self.arrays = jax.device_put(arrays, self.home)
 
     @property
@@ -62,8 +53,8 @@ class AbstractLane(abc.ABC):
         """Compile the programs of this lane."""
 
     @abc.abstractmethod
-    def iterate(self) -> HostMetrics | Future[HostMetrics]:
-        """One iteration: collect, then learn. Returns the metrics of every seed, or the promise of them."""
+    def iterate(self) -> HostReport | Future[HostReport]:
+        """One iteration: collect, then learn. Returns the report on every seed, or the promise of it."""
 
     @abc.abstractmethod
     def state(self) -> dict[str, np.ndarray]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import cycle, islice
 from typing import NamedTuple
 
 import numpy as np
 
-from .._types import PRNGKey
-from ..curiosity import AbstractCuriosity
 from ..envs import AbstractEmulatorTask
+from .batch import HostReport
 from .devices import cpu_cores, in_thread, lane_devices, teams
 from .frames import FrameLane
 from .hosted import Lane
-from .lane import AbstractLane, HostMetrics
+from .lane import AbstractLane
 from .loop import Setup
 
 #: No lane is further ahead of the slowest, nor of whoever takes what it delivers: a border that all lanes have still
@@ -26,14 +25,14 @@ LEAD = 2
 
 
 class Delivery(NamedTuple):
-    """What lanes hand over after one iteration: the metrics `[S]`, and each lane's state where it was asked for."""
+    """What lanes hand over after one iteration: the report `[S]`, and each lane's state where it was asked for."""
 
-    metrics: HostMetrics
+    report: HostReport
     states: list[dict[str, np.ndarray]] | None
 
 
-#: What one lane hands over: its metrics or the promise of them, and its state where it was asked for.
-Told = tuple[HostMetrics | Future[HostMetrics], dict[str, np.ndarray] | None]
+#: What one lane hands over: its report or the promise of it, and its state where it was asked for.
+Part = tuple[HostReport | Future[HostReport], dict[str, np.ndarray] | None]
 
 
 class Border:
@@ -79,7 +78,6 @@ class Border:
 
 def open_lanes(
     setup: Setup,
-    build_model: Callable[[PRNGKey], AbstractCuriosity],
     seeds: Sequence[int],
     count: int | None = None,
     team: int = 1,
@@ -95,9 +93,7 @@ def open_lanes(
         kind, lines = Lane, [[device] for device in islice(cycle(found), count or len(found))]
     dealt = [[seeds[k] for k in part.tolist()] for part in np.array_split(np.arange(len(seeds)), len(lines))]
     threads = max(1, cpu_cores() // len(lines))
-    lanes: list[AbstractLane] = [
-        kind(setup, build_model, part, line, threads) for part, line in zip(dealt, lines, strict=True)
-    ]
+    lanes: list[AbstractLane] = [kind(setup, part, line, threads) for part, line in zip(dealt, lines, strict=True)]
 
     def compile_all() -> None:
         with ThreadPoolExecutor(len(lanes)) as pool:
@@ -111,7 +107,7 @@ def run_lanes(
     lanes: Sequence[AbstractLane], iterations: int, border: Border | None = None, first: int = 0
 ) -> Iterator[Delivery]:
     """The iterations from `first` on, each lane in a thread; yields what all lanes deliver, one after another."""
-    done: queue.SimpleQueue[tuple[int, Told | BaseException]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Part | BaseException]] = queue.SimpleQueue()
     border = border or Border(len(lanes), first)
 
     def work(number: int, lane: AbstractLane) -> None:
@@ -119,8 +115,8 @@ def run_lanes(
             for iteration in range(first, iterations):
                 if not border.begin(iteration):
                     return
-                metrics = lane.iterate()
-                done.put((number, (metrics, lane.snapshot() if border.passes(number, iteration + 1) else None)))
+                report = lane.iterate()
+                done.put((number, (report, lane.snapshot() if border.passes(number, iteration + 1) else None)))
             lane.settle()
         except BaseException as error:
             done.put((number, error))
@@ -128,7 +124,7 @@ def run_lanes(
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(lanes)]
     for thread in threads:
         thread.start()
-    waiting: list[list[Told]] = [[] for _ in lanes]
+    waiting: list[list[Part]] = [[] for _ in lanes]
     try:
         for iteration in range(first, iterations):
             while not all(waiting):
@@ -137,10 +133,9 @@ def run_lanes(
                     raise item
                 waiting[number].append(item)
             parts = [queued.pop(0) for queued in waiting]
-            # A lane may have promised its metrics; it keeps the promise in the course of its next iteration.
-            found = [told.result() if isinstance(told, Future) else told for told, _ in parts]
-            metrics = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-            yield Delivery(metrics, joined_states([states for _, states in parts]))
+            # A lane may have promised its report; it keeps the promise in the course of its next iteration.
+            reports = [report.result() if isinstance(report, Future) else report for report, _ in parts]
+            yield Delivery(HostReport.joined(reports), joined_states([states for _, states in parts]))
             border.take(iteration + 1)
     finally:
         border.end()

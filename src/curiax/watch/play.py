@@ -20,7 +20,6 @@ from jaxtyping import Array
 from .._errors import NonFiniteError, SimulatorError
 from .._text import clean
 from .._types import Transition
-from ..agents import Uniform
 from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask
 from ..envs.gymnasium_task import GymnasiumTask
 from ..envs.remote import HostRemote, RemoteFleet
@@ -205,23 +204,24 @@ def play(
     where training looked at the next episode's first observation.
     """
     setup, spec, (steps, episodes) = plan.setup, plan.setup.task.spec, most
-    policy = setup.agent.start(learnt.agent)
-    act = eqx.filter_jit(lambda obs, noise: setup.agent.act(spec, policy, obs, noise))
+    agent, actor = setup.agent, setup.agent.actor(learnt.networks)
+    behaviour = "greedy" if deterministic and "greedy" in agent.behaviours else agent.behaviours[0]
+    act = eqx.filter_jit(
+        lambda carry, obs, first, noise: agent.act(actor, carry, obs, first, noise, behaviour=behaviour)
+    )
     seen = saved.seen(plan)
     see = eqx.filter_jit(
         lambda obs: learnt.obs_stats.normalise(obs, seen["epsilon"], seen["clip"]) if seen["normalised"] else obs
     )
     # Apart from the streams of training, so that nothing of it is repeated.
     noise_key, begin_key, step_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117), 4)
-    noise = setup.agent.noise(spec, (steps,), key=noise_key)
-    if deterministic and not isinstance(setup.agent, Uniform):
-        noise = jnp.zeros_like(noise)  # the mean of a Gaussian, the likeliest of a choice
+    noise, carry = agent.noise((steps,), key=noise_key), agent.carry()
     name, method = plan.task_entry.name, plan.experiment.label or plan.method_entry.name
     colour = look(method, [method])[0]
     width, height = size
     below = film.strip_height(height)
     world = open_world(setup.task)
-    scorer = Scorer(learnt.curiosity, spec, bonus_key)
+    scorer = Scorer(learnt.networks.curiosity, spec, bonus_key)
     waiting: list[Transition] = []
     paid: list[np.ndarray] = []
     ended: list[bool] = []
@@ -253,7 +253,7 @@ def play(
         obs, elapsed, over, total = see(world.obs), 0, 0, 0.0
         shoot(obs)
         for t in range(steps):
-            action = act(obs, noise[t])
+            carry, action = act(carry, obs, jnp.asarray(elapsed == 0), noise[t])
             executed = spec.action.executed(action)
             world.step(executed, jax.random.fold_in(step_key, t))
             if not np.all(np.isfinite(world.obs)):

@@ -1,0 +1,153 @@
+"""The seam: agents of other kinds than the library's own train on every family of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import SMALL
+from toys import Counter, Regression
+
+import curiax
+from curiax.agents import AbstractAgent
+from curiax.experiments.spec import Plan, resolve
+from curiax.experiments.training import Training
+
+#: Each family of tasks: in JAX, a simulator, emulators.
+GAME = {
+    "task.side": 36,
+    "task.random_steps": 48,
+    "task.horizon": 5,
+    "loop.envs": 4,
+    "loop.rollout": 8,
+    "ppo.minibatch_size": 16,
+    "learner.minibatch_size": 16,
+}
+FAMILIES = {
+    "mountain-car": ({**SMALL, "loop.envs": 2}, 100),
+    "half-cheetah": ({**SMALL, "loop.envs": 2, "task.horizon": 50}, 50),
+    "atari:breakout": (GAME, 5),
+}
+
+
+def plan_with(agent: type[AbstractAgent], task: str, iterations: int) -> Plan:
+    """A plan of a task whose agent is another one."""
+    settings = FAMILIES[task][0]
+    steps = iterations * settings["loop.envs"] * settings["loop.rollout"]
+    plan = resolve(curiax.Experiment(task, "random", seeds=(3,), steps=steps, settings=settings))
+    return replace(plan, setup=replace(plan.setup, agent=agent(plan.setup.task.spec)))  # pyright: ignore
+
+
+def trained(plan: Plan, ask_at: int | None = None) -> tuple[list[Any], Any, Any]:
+    """Reports, the snapshot after an iteration, and the one at the end."""
+    training = Training(plan, 1)
+    reports, kept = [], None
+    try:
+        if ask_at == 0:
+            training.ask()
+        for iteration in training:
+            reports.append(iteration.report)
+            kept = kept or iteration.snapshot
+            if len(reports) == ask_at:
+                training.ask()
+        return reports, kept, training.snapshot()
+    finally:
+        training.close()
+
+
+@pytest.mark.parametrize("task", FAMILIES)
+def test_an_agent_with_a_memory_acts_on_every_family(task: str) -> None:
+    """It acts by its memory alone; going through each rollout again from the memories it began with finds the same
+    actions, across rollouts and episodes."""
+    horizon = FAMILIES[task][1]
+    reports, _, _ = trained(plan_with(Counter, task, 3))
+    for report in reports:
+        np.testing.assert_array_equal(report.checks.places, -1)
+        assert "bonus/mean" not in report.metrics
+    longest = max(report.metrics["policy/longest"].max() for report in reports)
+    assert longest == horizon - 1
+
+
+@pytest.mark.parametrize("task", FAMILIES)
+def test_a_memory_goes_on_from_a_checkpoint(task: str) -> None:
+    plan = plan_with(Counter, task, 4)
+    reports, kept, end = trained(plan, ask_at=0)
+    assert kept is not None
+    assert any("carry" in name for name in kept.arrays)
+    again = Training(plan, 1)
+    again.resume(again.settled(kept))
+    rest = [iteration.report for iteration in again]
+    for ours, theirs in zip(rest, reports[kept.iteration :], strict=True):
+        for name, value in theirs.metrics.items():
+            np.testing.assert_array_equal(ours.metrics[name], value, err_msg=name)
+    for name, array in again.snapshot().arrays.items():
+        np.testing.assert_array_equal(array, end.arrays[name], err_msg=name)
+    again.close()
+
+
+@pytest.mark.parametrize("task", ["mountain-car", "half-cheetah"])
+def test_an_agent_with_a_replay_does_the_work_it_leaves(task: str) -> None:
+    """Three rollouts are remembered; 5 gradient steps each time, of Adam in float64 on the batches of its own key."""
+    plan = plan_with(Regression, task, 4)
+    reports, _, end = trained(plan)
+    size = 128 * 2
+    assert [report.metrics["model/remembered"].item() for report in reports] == [size, 2 * size, 3 * size, 3 * size]
+    arrays = {name.split("agent.")[-1]: array for name, array in end.arrays.items() if ".agent." in f".{name}"}
+    assert arrays["filled"].item() == 4
+    assert np.isfinite(arrays["weights"]).all()
+    assert (arrays["weights"] != 0).any()
+
+
+def test_deferred_gradient_steps_are_the_same_steps() -> None:
+    """One by one as a lane of emulators does them, and all at once."""
+    spec = curiax.Spec((3,), curiax.Discrete(2))
+    agent: Any = Regression(spec)
+    rng = np.random.default_rng(0)
+    obs, reward = rng.normal(size=(8, 2, 3)).astype(np.float32), rng.normal(size=(8, 2)).astype(np.float32)
+    no = jnp.zeros((8, 2), bool)
+    step = curiax.Transition(
+        jnp.asarray(obs), jnp.zeros((8, 2), int), jnp.asarray(obs), jnp.asarray(reward), no, no, ~no
+    )
+    rollout = curiax.Rollout(step, step.obs, jnp.zeros((8, 2, 0)))
+    state, _, work = agent.learn(
+        agent.start(agent.build(key=jax.random.key(0)), (8, 2)), rollout, key=jax.random.key(1)
+    )
+    assert work.count == 5
+    whole, report, _ = agent.work(state, work)
+    one, losses = state, []
+    for k in range(work.count):
+        one, metrics, _ = agent.work(one, work.at(jnp.asarray(k)))
+        losses.append(float(metrics["model/loss"]))
+    np.testing.assert_allclose(one.weights, whole.weights, rtol=1e-5)
+    assert float(report["model/loss"]) == pytest.approx(np.mean(losses), rel=1e-5)
+
+    # Adam by hand, in float64, on the same batches.
+    weights, m, v = np.zeros(3), np.zeros(3), np.zeros(3)
+    for k, (x, y) in enumerate(zip(*map(np.float64, work.steps), strict=True)):
+        gradient = 2 * x.T @ (x @ weights - y) / len(y)
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        weights -= 0.01 * (m / (1 - 0.9 ** (k + 1))) / (np.sqrt(v / (1 - 0.999 ** (k + 1))) + 1e-8)
+    np.testing.assert_allclose(whole.weights, weights, rtol=1e-4)
+
+
+def test_emulators_refuse_an_agent_that_keeps_observations() -> None:
+    with pytest.raises(curiax.UsageError, match="keeps observations, and frames are kept for one rollout only"):
+        Training(plan_with(Regression, "atari:breakout", 1), 1)
+
+
+def test_behaviours_have_names() -> None:
+    agent: Any = Counter(curiax.Spec((3,), curiax.Discrete(4)))
+    now = jnp.asarray(6), jnp.zeros(3), jnp.asarray(False), jnp.zeros(1)
+    assert agent.behaviours[0] == "explore"
+    assert int(agent.act(None, *now)[1]) == 2
+    assert int(agent.act(None, *now, behaviour="still")[1]) == 0
+    curious: Any = resolve(curiax.Experiment("mountain-car", "lbs", seeds=1)).setup.agent
+    networks = curious.build(key=jax.random.key(0))
+    given = curious.actor(networks), (), jnp.ones(2), jnp.asarray(False), jnp.ones(1)
+    likely = networks.agent.distribution(jnp.ones(2))
+    assert curious.act(*given, behaviour="greedy")[1] == likely.mean
+    assert curious.act(*given)[1] == pytest.approx(float(likely.mean[0] + likely.std[0]), rel=1e-6)
