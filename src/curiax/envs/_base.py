@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -45,11 +44,8 @@ class AbstractAnyTask(eqx.Module):
 
     #: Steps of a full run.
     budget: ClassVar[int] = 102_400
-    #: True if the dynamics hold noise that cannot be learnt; presets choose LBS's β by it.
+    #: True if the dynamics hold noise that cannot be learnt.
     stochastic: ClassVar[bool] = False
-
-    #: LBS's settings on this task, where experiments settled what the paper leaves open; presets take them up.
-    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     #: Two kinds of transitions whose bonuses are compared, by name; None if nothing is.
     compared: ClassVar[tuple[str, str] | None] = None

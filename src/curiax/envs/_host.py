@@ -114,7 +114,7 @@ class AbstractHostTask(AbstractAnyTask):
     @property
     def packages(self) -> tuple[str, ...]:
         """The simulator's packages as pip names them; their versions decide the bits of a run."""
-        return ("mujoco", "gymnasium")
+        return ()
 
     def require(self) -> None:
         """Raise a `UsageError` that says what to install, before anything is trained, where something is missing."""

@@ -62,6 +62,10 @@ class AntMaze(AbstractHostTask):
         self.spec = Spec((31,), Box((-1.0,) * 8, (1.0,) * 8), horizon)
         self.grids = (maze_grid("cells", 3), maze_grid("bins", 12))
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("mujoco", "gymnasium")
+
     def require(self) -> None:
         import_mujoco("ant-maze")
 

@@ -15,8 +15,6 @@ Choices:
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -51,7 +49,6 @@ class Atari(AbstractEmulatorTask):
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
-    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({"beta": 0.01})
 
     def __init__(
         self,

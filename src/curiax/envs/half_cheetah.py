@@ -43,6 +43,10 @@ class HalfCheetah(AbstractHostTask):
         self.spec = Spec((17,), Box((-1.0,) * 6, (1.0,) * 6), horizon)
         self.grids = (Grid("cells", AXES, "ceil"), Grid("bins", AXES, "floor"))
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("mujoco", "gymnasium")
+
     def require(self) -> None:
         import_mujoco("half-cheetah")
 

@@ -24,10 +24,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 
@@ -68,7 +66,6 @@ class Mario(AbstractEmulatorTask):
     spec: Spec = eqx.field(static=True)
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 100_000_000
-    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({"beta": 0.01})
 
     def __init__(
         self,

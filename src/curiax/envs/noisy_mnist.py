@@ -14,10 +14,8 @@ The pictures are MNIST's test set, which comes with Curiax (`data/README.md` has
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from importlib import resources
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -78,9 +76,6 @@ class NoisyMNIST(AbstractTask):
     grids: tuple[Grid, ...] = eqx.field(static=True)
     budget: ClassVar[int] = 768_000
     stochastic: ClassVar[bool] = True
-    # Settled by experiment (docs/mnist.md). No direction of the pixels varies by more than 8 after either kind of
-    # picture: above that β never takes noise for something to be learnt.
-    for_lbs: ClassVar[Mapping[str, Any]] = MappingProxyType({"target": "pixels", "beta": 10.0})
     compared: ClassVar[tuple[str, str] | None] = ("1 → 2…9", "0 → 1")
 
     def __init__(self) -> None:
