@@ -84,6 +84,10 @@ class GymnasiumTask(AbstractHostTask):
     def stops(self) -> bool:
         return self.vectorization == "sync" and self.autoreset == "disabled"
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return ("gymnasium", "mujoco")
+
     def open(self, count: int, threads: int = 1, render: bool = False) -> GymnasiumFleet:
         """A fleet; one thread steps Python's environments, and they can draw themselves from the start if asked to."""
         alone = self.vectorization == "sync" and self.autoreset == "disabled"
