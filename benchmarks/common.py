@@ -93,7 +93,7 @@ class Program:
         for k in range(self.plan.iterations):
             arrays, report = self._call(arrays)
             found = batch.HostReport.of(report, slice(len(self.plan.seeds)))
-            contain_faults(self.plan, found.checks, k, {})
+            contain_faults(self.plan, found, k, {})
         return time.perf_counter() - begun
 
 

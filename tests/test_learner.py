@@ -30,7 +30,7 @@ def numbered(length: int, envs: int) -> curiax.Transition:
 def test_minibatches_are_whole_time_steps_in_fresh_order(length: int, envs: int, size: int) -> None:
     """Method cards 2.5: a permutation of time indices; each batch takes all environments at those times."""
     learner = Learner(LearnerSettings(epochs=5, minibatch_size=size))
-    batches = np.asarray(learner._minibatches(numbered(length, envs), None, jax.random.key(0), None)[0].reward)
+    batches = np.asarray(learner._dealt(numbered(length, envs), None, jax.random.key(0), None)[0].reward)
     times = size // envs
     per_epoch = length // times
     assert batches.shape == (5 * per_epoch, times * envs)
@@ -60,10 +60,10 @@ def test_replay_draws_only_from_what_is_there() -> None:
     learner = Learner(LearnerSettings(epochs=8, minibatch_size=4, replay=5))
     steps = numbered(8, 1)
     pool = Pool.start(steps, 5).add(steps)
-    drawn = np.asarray(learner._minibatches(steps, pool, jax.random.key(0), None)[0].reward)
+    drawn = np.asarray(learner._dealt(steps, pool, jax.random.key(0), None)[0].reward)
     assert set(np.unique(drawn)) <= set(np.asarray(steps.reward).ravel())
     older = jax.tree.map(lambda x: x + 5000 if x.dtype == jnp.float32 else x, steps)
-    drawn = np.asarray(learner._minibatches(steps, pool.add(older), jax.random.key(0), None)[0].reward)
+    drawn = np.asarray(learner._dealt(steps, pool.add(older), jax.random.key(0), None)[0].reward)
     assert 0.3 < np.mean(drawn >= 5000) < 0.7
 
 

@@ -100,7 +100,9 @@ def test_ratio() -> None:
     for name, expected in (("first", first), ("second", second), ("bonus", first / second)):
         assert found[f"ratio/{name}"] == pytest.approx(expected, rel=1e-5)
     assert bonus_metrics(task, rollout, jnp.zeros((5, 7)), jnp.asarray(valid))["ratio/bonus"] == 1.0
-    other = bonus_metrics(MountainCar(), rollout, jnp.asarray(bonus), jnp.asarray(valid))
+    car = random_steps(MountainCar().spec, (5, 7))
+    elsewhere = Rollout(car, car.next_obs, jnp.zeros((5, 7, 2)))
+    other = bonus_metrics(MountainCar(), elsewhere, jnp.asarray(bonus), jnp.asarray(valid))
     assert not [name for name in other if name.startswith("ratio/")]
 
 

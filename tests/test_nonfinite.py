@@ -30,7 +30,7 @@ from curiax.experiments.spec import resolve
 from curiax.experiments.writer import CheckpointWriter
 from curiax.testing.faults import Injection, inject
 from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, possible_fields
-from curiax.train.batch import first_states
+from curiax.train.batch import HostReport, first_states
 from curiax.train.hosted import Lane
 from curiax.train.loop import iterate, rollout_checks
 
@@ -94,8 +94,9 @@ def rollout_of(**wrong: tuple[int, int]) -> Any:
     values["reward"] = np.zeros(lead, np.float32)
     for name, place in wrong.items():
         values[name][place] = np.nan
-    point, no = jnp.asarray(values.pop("point")), jnp.zeros(lead, bool)
-    return curiax.Rollout(curiax.Transition(**values, terminated=no, truncated=no, valid=~no), point, point)
+    arrays, no = {name: jnp.asarray(value) for name, value in values.items()}, jnp.zeros(lead, bool)
+    point = arrays.pop("point")
+    return curiax.Rollout(curiax.Transition(**arrays, terminated=no, truncated=no, valid=~no), point, point)
 
 
 def named(found: Checks) -> dict[str, int]:
@@ -132,7 +133,7 @@ def test_the_first_check_that_found_something_is_reported() -> None:
     )
 
     def found(*places: list[list[int]]) -> list[Any]:
-        return find_faults(plan, Checks(np.asarray(places), each), 4)  # pyright: ignore[reportArgumentType]
+        return find_faults(plan, HostReport({}, np.asarray(places), each), 4)
 
     none = [-1] * 4
     assert found([none, none], [none, none]) == []
@@ -174,7 +175,7 @@ def test_no_false_alarm(method: str) -> None:
     step = eqx.filter_jit(eqx.filter_vmap(lambda state: iterate(plan.setup, state)))
     for _ in range(3):
         state, report = step(state)
-        assert len(report.checks.each) == 12
+        assert len(report.checks.each) == 13
         np.testing.assert_array_equal(report.checks.places, -1)
     assert leaves_unsound(state) == []
 
@@ -344,7 +345,7 @@ class NeverSound(curiax.AbstractTask):
 
 def test_a_task_with_nothing_sound_leaves_no_seed() -> None:
     experiment = curiax.Experiment(NeverSound, "none", seeds=2, steps=256, settings=SETTINGS)
-    with pytest.warns(UserWarning, match="NeverSound"), pytest.raises(curiax.NonFiniteError, match="NeverSound"):
+    with pytest.raises(curiax.SimulatorError, match=r"observations of task '.*NeverSound': seed 0.*No seed is left"):
         curiax.run(experiment, options=RunOptions(on_nonfinite="drop"))
 
 

@@ -76,14 +76,13 @@ class Counter(AbstractAgent):
 class Replay(eqx.Module):
     weights: Any
     opt_state: Any
-    #: The newest rewards and what was seen of their steps, and how many rollouts there were.
+    #: What was seen in the newest rollouts, and how many there were.
     seen: Any
-    rewards: Any
     filled: Any
 
 
 class Regression(AbstractAgent):
-    """Acts at random; predicts the task's reward from what it saw, trained on batches of all that it remembers."""
+    """Acts at random; learns to add up what it sees, trained on batches of all that it remembers."""
 
     spec: Spec = eqx.field(static=True)
     rollouts: int = eqx.field(static=True, default=3)
@@ -100,9 +99,7 @@ class Regression(AbstractAgent):
     def start(self, networks: Weights, lead: tuple[int, int]) -> Replay:
         shape = (self.rollouts, lead[0] * lead[1])
         opt_state = adam(0.01, 1e-8, None).init(networks.weights)
-        return Replay(
-            networks.weights, opt_state, jnp.zeros((*shape, self.spec.obs_size)), jnp.zeros(shape), jnp.zeros((), int)
-        )
+        return Replay(networks.weights, opt_state, jnp.zeros((*shape, self.spec.obs_size)), jnp.zeros((), int))
 
     def networks(self, state: Replay) -> Weights:
         return Weights(state.weights)
@@ -117,23 +114,21 @@ class Regression(AbstractAgent):
         """Remembers the rollout and draws batches of all that is remembered."""
         slot = state.filled % self.rollouts
         seen = state.seen.at[slot].set(rollout.step.obs.reshape(-1, self.spec.obs_size))
-        rewards = state.rewards.at[slot].set(rollout.step.reward.reshape(-1))
-        state = Replay(state.weights, state.opt_state, seen, rewards, state.filled + 1)
+        state = Replay(state.weights, state.opt_state, seen, state.filled + 1)
         most = jnp.minimum(state.filled, self.rollouts) * seen.shape[1]
         index = jax.random.randint(key, (self.steps, self.size), 0, most)
-        batches = seen.reshape(-1, self.spec.obs_size)[index], rewards.reshape(-1)[index]
+        batches = seen.reshape(-1, self.spec.obs_size)[index]
         nothing = Checks.of((WRONG, jnp.asarray(-1)))
         return state, Learnt({"model/remembered": 1.0 * most}, nothing), Work(batches)
 
     def work(self, state: Replay, work: Work) -> Any:
-        def loss(weights: Any, batch: Any) -> Any:
-            seen, reward = batch
-            value = jnp.mean((seen @ weights - reward) ** 2)
+        def loss(weights: Any, seen: Any) -> Any:
+            value = jnp.mean((seen @ weights - seen.sum(-1)) ** 2)
             return value, {"loss": value}
 
         weights, opt_state, report, (bad_loss, bad_gradient) = descend(
             loss, state.weights, adam(0.01, 1e-8, None), state.opt_state, work.steps
         )
-        after = Replay(weights, opt_state, state.seen, state.rewards, state.filled)
+        after = Replay(weights, opt_state, state.seen, state.filled)
         checks = Checks.of((LOSS, bad_loss), (GRADIENT, bad_gradient))
         return after, {f"model/{name}": value for name, value in report.items()}, checks

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Int, Shaped
 
 #: A value from outside beyond this is a simulation that has run away; MuJoCo's own bound is the same.
@@ -55,11 +54,6 @@ class Checks(eqx.Module):
     def of(*found: tuple[Check, Int[Array, ""]]) -> Checks:
         """Checks and their places."""
         return Checks(jnp.stack([place for _, place in found]), tuple(check for check, _ in found))
-
-    def on_host(self, seeds: slice) -> Checks:
-        """Those of some seeds, in NumPy."""
-        places: Any = np.asarray(self.places)[seeds]
-        return Checks(places, self.each)
 
     def __add__(self, later: Checks) -> Checks:
         return Checks(jnp.concatenate([self.places, later.places], axis=-1), (*self.each, *later.each))

@@ -72,8 +72,8 @@ def returns(result: RunResult) -> dict[str, Any]:
     """Where the task's reward weighs in, mean return and length of the last tenth's episodes of each seed."""
     import polars as pl
 
+    from ..agents.task_reward import LENGTH, RETURN
     from ..report.statistics import interval
-    from ..train.task_reward import LENGTH, RETURN
 
     if RETURN not in result.metrics.columns:
         return {}
@@ -107,8 +107,8 @@ def by_metric(rows: Sequence[Row]) -> dict[str, Any]:
 
 def run_text(result: RunResult, asked: int | None) -> str:
     """A finished run for people."""
+    from ..agents.task_reward import RETURN
     from ..experiments.published import SCORE
-    from ..train.task_reward import RETURN
 
     data = run_summary(result)
     seeds = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
@@ -182,7 +182,7 @@ def ratio_lines(final: dict[str, Any], kinds: tuple[str, str], seeds: str) -> li
 
 def return_lines(final: dict[str, Any], seeds: str) -> list[str]:
     """The undiscounted return of episodes in the end, and their length."""
-    from ..train.task_reward import LENGTH, RETURN
+    from ..agents.task_reward import LENGTH, RETURN
 
     if RETURN not in final:
         return ["  no return yet: a seed has not finished an episode"]

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from .._text import clean, clean_lines, console
-from ..train.task_reward import RETURN
+from ..agents.task_reward import RETURN
 from .published import RATIO, SCORE
 
 

@@ -36,6 +36,7 @@ from .._text import clean_data
 from .._types import Grid
 from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
+from ..train.batch import HostReport
 from . import folder, saved
 from .interrupt import DONE, Stop, listening
 from .manifest import Notes, complaint
@@ -262,7 +263,7 @@ def train(
         session.compiled()
         stop.begin(training.ask)
         for iteration in training:
-            contain_faults(plan, iteration.report.checks, training.done - 1, training.faulty)
+            contain_faults(plan, iteration.report, training.done - 1, training.faulty)
             refuse_nothing_left(plan, training.lost)
             writer.add(iteration.report.metrics)
             left = [k for k, seed in enumerate(plan.seeds) if seed not in training.lost]
@@ -314,9 +315,9 @@ def leave_out(plan: Plan, metrics: dict[str, np.ndarray], lost: Mapping[int, str
     return {name: value[kept] for name, value in metrics.items()}
 
 
-def contain_faults(plan: Plan, checks: Checks, begun: int, lost: dict[int, str]) -> None:
+def contain_faults(plan: Plan, report: HostReport, begun: int, lost: dict[int, str]) -> None:
     """Stop at the first unsound value and say whose it is, or note the seeds that are lost by it."""
-    for fault in find_faults(plan, checks, begun):
+    for fault in find_faults(plan, report, begun):
         if plan.setup.on_nonfinite != "drop":
             raise NonFiniteError(fault.error)
         lost.setdefault(fault.seed, fault.message)

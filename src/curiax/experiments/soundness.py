@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._sound import ADVICE, COMPUTED, FROM_OUTSIDE, GO_ON, Check, Checks, spot
+from .._sound import ADVICE, COMPUTED, FROM_OUTSIDE, GO_ON, Check, spot
+from ..train.batch import HostReport
 from .spec import Plan
 
 
@@ -29,17 +30,16 @@ class Fault:
         return f"{self.message}. The run was stopped. {ADVICE} {GO_ON}"
 
 
-def find_faults(plan: Plan, checks: Checks, begun: int) -> list[Fault]:
-    """The first fault of every seed that has one in checks `[S, K]`, the earliest iteration first.
+def find_faults(plan: Plan, report: HostReport, begun: int) -> list[Fault]:
+    """The first fault of every seed that has one in a report `[S, K]`, the earliest iteration first.
 
     `begun` is the number of iterations before them.
     """
-    places = np.asarray(checks.places)
-    found, faults = places >= 0, []
+    found, faults = report.places >= 0, []
     for s in np.flatnonzero(found.any(axis=(1, 2))):
         k = int(np.argmax(found[s].any(axis=1)))
         which = int(np.argmax(found[s, k]))
-        faults.append(fault_at(plan, plan.seeds[s], begun + k, checks.each[which], int(places[s, k, which])))
+        faults.append(fault_at(plan, plan.seeds[s], begun + k, report.checks[which], int(report.places[s, k, which])))
     return sorted(faults, key=lambda fault: fault.iteration)
 
 

@@ -125,7 +125,7 @@ class Trial:
         faults = []
         if reports:
             whole = HostReport.joined([report.as_iterations() for report in reports], axis=1)
-            faults = find_faults(self.plan, whole.checks, 0)
+            faults = find_faults(self.plan, whole, 0)
         return Outcome(faults, error, [report.metrics for report in reports], state)
 
     def _rewind(self, lane: Lane, state: Any, injection: Injection) -> None:

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from .._errors import CheckpointError
-from .._sound import Checks
+from .._sound import Check
 from .._stats import Moments
 from ..envs import AbstractHostTask
 from . import devices
@@ -23,28 +23,28 @@ Arrays = Any
 
 
 class HostReport(NamedTuple):
-    """A report on the host: metrics and checks `[S, ...]`, or `[S, K, ...]` of several iterations."""
+    """A report on the host: metrics and the places of its checks `[S, ...]`, or `[S, K, ...]` of several iterations."""
 
     metrics: dict[str, np.ndarray]
-    checks: Checks
+    places: np.ndarray
+    checks: tuple[Check, ...]
 
     @staticmethod
     def of(report: Report, seeds: slice = slice(None)) -> HostReport:
         """A report of these seeds, once it is there."""
         metrics = {name: np.asarray(value)[seeds] for name, value in report.metrics.items()}
-        return HostReport(metrics, report.checks.on_host(seeds))
+        return HostReport(metrics, np.asarray(report.checks.places)[seeds], report.checks.each)
 
     @staticmethod
     def joined(parts: Sequence[HostReport], axis: int = 0) -> HostReport:
         """Reports of several lanes as one; with axis 1, of several iterations."""
         metrics = {name: np.concatenate([p.metrics[name] for p in parts], axis=axis) for name in parts[0].metrics}
-        places: Any = np.concatenate([part.checks.places for part in parts], axis=axis)
-        return HostReport(metrics, Checks(places, parts[0].checks.each))
+        return HostReport(metrics, np.concatenate([part.places for part in parts], axis=axis), parts[0].checks)
 
     def as_iterations(self) -> HostReport:
         """One iteration's report with an axis of iterations."""
         metrics = {name: value[:, None] for name, value in self.metrics.items()}
-        return HostReport(metrics, Checks(self.checks.places[:, None], self.checks.each))
+        return HostReport(metrics, self.places[:, None], self.checks)
 
 
 def first_states(setup: Setup, seeds: Sequence[int]) -> TrainState:

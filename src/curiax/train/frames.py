@@ -214,7 +214,7 @@ class FrameLane(AbstractLane):
             report = jax.tree.map(lambda x: x[None], Report({**pending.report.metrics, **worked.metrics}, checks))
             found = HostReport.of(report)
             games = {f"game/{name}": np.full(1, value) for name, value in pending.games.items()}
-            pending.promise.set_result(HostReport({**found.metrics, **games}, found.checks))
+            pending.promise.set_result(found._replace(metrics={**found.metrics, **games}))
         except BaseException as error:
             pending.promise.set_exception(error)
             raise
