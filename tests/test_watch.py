@@ -34,12 +34,12 @@ from curiax._errors import CuriaxError, SimulatorError
 from curiax._types import Axis
 from curiax.cli import main
 from curiax.envs import AbstractFleet, AbstractHostTask, MountainCar
+from curiax.envs.gymnasium_task import prefer_egl
 from curiax.envs.mountain_car import Car
 from curiax.envs.remote import Screen
 from curiax.experiments import folder
 from curiax.experiments.spec import Experiment, resolve
 from curiax.watch import film, watch
-from curiax.watch.play import prefer_egl
 
 SHORT = {"steps": 6, "width": 320, "height": 240}
 

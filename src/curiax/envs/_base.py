@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt8
 
 from .._types import Grid, PRNGKey, Scalar, Spec
+from ._single import Single, TracedSingle
 
 State = Any
 
@@ -58,6 +59,27 @@ class AbstractAnyTask(eqx.Module):
         """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""
         return None
 
+    #: True if its picture is a machine's screen, whose pixels are no squares.
+    screen: ClassVar[bool] = False
+
+    @property
+    def steps_per_second(self) -> int | None:
+        """Steps that a machine makes in a second, as a film shows it; None where there is none."""
+        return None
+
+    @abc.abstractmethod
+    def single(self) -> Single:
+        """One environment of it, outside of training."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The simulator's packages as pip names them; their versions decide the bits of a run."""
+        return ()
+
+    def require(self) -> None:
+        """Raise a `UsageError` that says what to install, before anything is trained, where something is missing."""
+        return None
+
     def notes(self) -> Mapping[str, str]:
         """What a reader of the results must know of what is installed, as which version of a game runs: name → text.
 
@@ -90,6 +112,9 @@ class AbstractTask(AbstractAnyTask):
     @abc.abstractmethod
     def track(self, state: State) -> Float[Array, " axes"]:
         """The coordinates that the grids partition, for evaluation only."""
+
+    def single(self) -> Single:
+        return TracedSingle(self)
 
     def probe(self) -> Probe | None:
         """Where to map the bonus over the task, visited or not; None for no such maps."""

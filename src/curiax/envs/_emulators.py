@@ -32,8 +32,15 @@ from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 
 #: Seconds that a process may take for one step of all its emulators, and to start.
 PATIENCE, STARTING = 5.0, 60.0
+#: Of the machines.
+FRAMES_PER_SECOND = 60
 #: Steps of random play before training, in the paper.
 RANDOM_STEPS = 10_000
+
+
+def true_speed(skip: int) -> int:
+    """Steps that a machine makes in a second, where each is so many frames."""
+    return max(1, round(FRAMES_PER_SECOND / skip))
 
 
 class AbstractEmulatorTask(AbstractHostTask):
@@ -41,6 +48,7 @@ class AbstractEmulatorTask(AbstractHostTask):
 
     #: Steps of random play before training: mean and deviation of pixels are measured on them and kept.
     random_steps: eqx.AbstractVar[int]
+    screen: ClassVar[bool] = True
 
     @abc.abstractmethod
     def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:

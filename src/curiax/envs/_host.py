@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped, UInt32
 
 from ._base import AbstractAnyTask
+from ._single import FleetSingle, Single
 
 #: Where the fleet counts environments: `M`, all seeds' environments in one row.
 Mask = Bool[np.ndarray, " M"]
@@ -111,14 +112,8 @@ class AbstractHostTask(AbstractAnyTask):
         """Whether some environments can stay still while others move, as the frozen remote needs it."""
         return True
 
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """The simulator's packages as pip names them; their versions decide the bits of a run."""
-        return ()
-
-    def require(self) -> None:
-        """Raise a `UsageError` that says what to install, before anything is trained, where something is missing."""
-        return None
+    def single(self) -> Single:
+        return FleetSingle(self.open(1))
 
     @abc.abstractmethod
     def open(self, count: int, threads: int = 1) -> AbstractFleet:

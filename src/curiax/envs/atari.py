@@ -23,7 +23,7 @@ from .._errors import UsageError, unknown
 from .._settings import Count, CountOrZero, Fraction, Side
 from .._types import Axis, Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
-from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet
+from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet, true_speed
 
 #: The games of the paper, by ale-py's names.
 PAPER = (
@@ -78,6 +78,10 @@ class Atari(AbstractEmulatorTask):
         self.spec = Spec((side, side, STACK), Discrete(actions(self.game)), horizon)
         rooms = Grid("rooms", (Axis("room", -0.5, ROOMS - 0.5, ROOMS),), "floor")
         self.grids = (rooms,) if self.game == "montezuma_revenge" else ()
+
+    @property
+    def steps_per_second(self) -> int:
+        return true_speed(self.skip)
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -8,7 +8,11 @@ true successor after a step, and the first observation of the next episode after
 from __future__ import annotations
 
 import abc
+import contextlib
+import ctypes
 import math
+import os
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +25,7 @@ from jaxtyping import Float, Shaped
 from .._errors import SimulatorError, UsageError, unknown
 from .._types import Box, Discrete, Grid, Spec
 from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
+from ._single import FleetSingle
 
 Vectorization = Literal["sync", "vector_entry_point"]
 Autoreset = Literal["disabled", "same-step", "next-step"]
@@ -93,6 +98,11 @@ class GymnasiumTask(AbstractHostTask):
         alone = self.vectorization == "sync" and self.autoreset == "disabled"
         return (SingleEnvironments if alone else VectorEnvironment)(self, count, render)
 
+    def single(self) -> FleetSingle:
+        """Able to draw itself from the start, where it can."""
+        prefer_egl()
+        return FleetSingle(self.open(1, render=self.draws), self.draws)
+
     def make(self, count: int, render: bool) -> Any:
         """A list of single environments, or the vector environment; able to draw themselves only where asked to."""
         if render and not self.draws:
@@ -110,6 +120,15 @@ class GymnasiumTask(AbstractHostTask):
                 f"{vector.num_envs}. Leave 'num_envs' out of what the id is registered with."
             )
         return vector
+
+
+def prefer_egl() -> None:
+    """Have Gymnasium's own MuJoCo environments drawn without a display, where there is none."""
+    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
+        # Where EGL is missing, MuJoCo could not even be imported with this variable.
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libEGL.so.1")
+            os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def make_single(id: str, **options: Any) -> Any:

@@ -34,7 +34,7 @@ from .._settings import Count, Side
 from .._types import Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulator_worker import Mario as Machine
-from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet
+from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet, true_speed
 
 #: The version that gym-super-mario-bros brings.
 EUROPE = "Europe (PAL)"
@@ -89,6 +89,10 @@ class Mario(AbstractEmulatorTask):
             checked_rom(Path(rom))
         self.rom, self.skip, self.side, self.random_steps, self.grids = rom, skip, side, random_steps, ()
         self.spec = Spec((side, side, STACK), Discrete(len(Machine.ACTIONS)), horizon)
+
+    @property
+    def steps_per_second(self) -> int:
+        return true_speed(self.skip)
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from .._settings import Count, CountOrZero
 from .._types import Box, Discrete, Grid, PRNGKey, Scalar, Spec
 from ._base import AbstractTask, Probe
 from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
+from ._single import FleetSingle
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,11 @@ class HostRemote(AbstractHostTask):
 
     def open(self, count: int, threads: int = 1) -> RemoteFleet:
         return RemoteFleet(self.task.open(count, threads), self.task.spec.action, self.settings)
+
+    def single(self) -> FleetSingle:
+        inside = self.task.single()
+        assert isinstance(inside, FleetSingle)
+        return FleetSingle(RemoteFleet(inside.fleet, self.task.spec.action, self.settings), inside.draws)
 
     def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""]:
         return pulled(self.task.spec.action, action) | (self.settings.between == "fresh")

@@ -15,7 +15,6 @@ import jax
 
 from .._errors import CheckpointError
 from .._source import code
-from ..envs import AbstractHostTask
 from .spec import Plan
 from .store import Snapshot
 from .training import possible_layout
@@ -109,7 +108,7 @@ def installed(plan: Plan) -> dict[str, str]:
     """The versions of whatever decides the bits of a run."""
     versions, task = {"python": platform.python_version()}, plan.setup.task
     # Numba computes the statistics of observations on the host.
-    for name in (*PACKAGES, *(("numba", *task.packages) if isinstance(task, AbstractHostTask) else ())):
+    for name in (*PACKAGES, *(("numba", *task.packages) if task.packages else ())):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions

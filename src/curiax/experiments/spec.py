@@ -297,8 +297,7 @@ def scaled_image(spec: Spec) -> bool:
 
 def require(plan: Plan) -> None:
     """Refuse a task that needs something which is not installed."""
-    if isinstance(plan.setup.task, AbstractHostTask):
-        plan.setup.task.require()
+    plan.setup.task.require()
 
 
 def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 
 from .._errors import OutputError, UsageError
-from ..envs import AbstractAnyTask, AbstractEmulatorTask
 from ..experiments import folder, saved
 from ..experiments.spec import Plan
 from ..experiments.suites import score_name
 from ..train import devices
 from . import film
-from .play import Tell, inside_of, play
+from .play import Tell, play
 
 #: Steps to watch of a task whose episodes may never end.
 ENDLESS = 1000
 LEAST_SIZE, MOST_SIZE = (320, 240), (3840, 2160)
 MOST_STEPS = 100_000
 #: Steps shown in a second, where there is no true speed; frames that a game's machine makes in one.
-FPS, MACHINE = 30, 60
+FPS = 30
 
 
 @dataclass(frozen=True)
@@ -95,17 +94,13 @@ def watch(
         raise UsageError("an mp4 needs an encoder: pip install 'curiax[video]', or give --out a name ending in .gif.")
     film.refuse_to_replace(Path(out))
     reel = play(plan, learnt, seed, limits(plan, steps, episodes), deterministic, (width, height), tell)
-    film.encode(reel, Path(out), fps or speed(plan.setup.task), lambda done: tell("encoding", done, len(reel)))
+    film.encode(
+        reel, Path(out), fps or plan.setup.task.steps_per_second or FPS, lambda done: tell("encoding", done, len(reel))
+    )
     last = np.flatnonzero([*reel.ended[:-1], True])
     scores = () if reel.score is None else tuple(reel.score[last].tolist())
     task, method = plan.task_entry.name, plan.method_entry.name
     return Watched(Path(out), task, method, seed, reel.bonus, len(last), notice, scores, score_name(task))
-
-
-def speed(task: AbstractAnyTask) -> int:
-    """Steps shown in a second where nobody says how many."""
-    inside = inside_of(task)
-    return max(1, round(MACHINE / getattr(inside, "skip", 4))) if isinstance(inside, AbstractEmulatorTask) else FPS
 
 
 def check_request(out: Any, steps: Any, episodes: Any, fps: Any, size: tuple[int, int]) -> None:

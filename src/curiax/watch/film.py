@@ -143,7 +143,7 @@ class Strip:
         return f"{value:.2e}" if self._decimals > 7 else f"{value:.{max(0, self._decimals)}f}"
 
 
-def screen_picture(draw: Callable[[int, int], np.ndarray], width: int, height: int) -> Picture:
+def screen_picture(draw: Callable[[int, int], np.ndarray | None], width: int, height: int) -> Picture:
     """A game as on a television, whose screen is four units wide and three high; its machine's pixels are no squares.
 
     `draw` makes a picture of any size.
@@ -152,7 +152,9 @@ def screen_picture(draw: Callable[[int, int], np.ndarray], width: int, height: i
 
     across, up = min(width, round(height * 4 / 3)), min(height, round(width * 3 / 4))
     # Larger, then shrunk: all of the machine's pixels look the same size then.
-    screen = Image.fromarray(np.asarray(draw(across * FINE, up * FINE))).reduce(FINE)
+    drawn = draw(across * FINE, up * FINE)
+    assert drawn is not None, "machines always have a screen"
+    screen = Image.fromarray(drawn).reduce(FINE)
     image = Image.new("RGB", (width, height), TEXT)
     image.paste(screen, ((width - across) // 2, (height - up) // 2))
     return np.asarray(image)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import abc
-import contextlib
-import ctypes
-import os
-import sys
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +15,6 @@ from jaxtyping import Array
 from .._errors import NonFiniteError, SimulatorError
 from .._text import clean
 from .._types import Transition
-from ..envs import AbstractAnyTask, AbstractEmulatorTask, AbstractFleet, AbstractHostTask, AbstractTask
-from ..envs.gymnasium_task import GymnasiumTask
-from ..envs.remote import HostRemote, RemoteFleet
 from ..experiments import saved
 from ..experiments.paying import Scorer
 from ..experiments.spec import Plan
@@ -32,136 +24,6 @@ from . import film
 
 #: What is being done, how much of it is done, and of how much.
 Tell = Callable[[str, int, int], None]
-
-
-class AbstractWorld(abc.ABC):
-    """One environment of a task of either family."""
-
-    obs: np.ndarray
-    point: np.ndarray
-    reward: float = 0.0
-    terminated: bool = False
-    truncated: bool = False
-    #: False where the last step was no step.
-    valid: bool = True
-
-    @abc.abstractmethod
-    def begin(self, key: Array) -> None:
-        """A new episode."""
-
-    @abc.abstractmethod
-    def step(self, action: Array, key: Array) -> None:
-        """Carry out an action."""
-
-    @abc.abstractmethod
-    def picture(self, width: int, height: int) -> film.Picture | None:
-        """What the environment looks like; None if it cannot be drawn."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Free what it holds."""
-
-
-class TracedWorld(AbstractWorld):
-    """An environment of a pure-JAX task."""
-
-    def __init__(self, task: AbstractTask) -> None:
-        self._task = task
-        self._reset = eqx.filter_jit(lambda key: task.reset(key=key))
-        self._step = eqx.filter_jit(lambda state, action, key: task.step(state, action, key=key))
-        self._see = eqx.filter_jit(lambda state: (task.observe(state), task.track(state)))
-
-    def _look(self, state: Any) -> None:
-        self._state = state
-        self.obs, self.point = (np.asarray(x) for x in self._see(state))
-
-    def begin(self, key: Array) -> None:
-        self._look(self._reset(key))
-
-    def step(self, action: Array, key: Array) -> None:
-        state, reward, terminated = self._step(self._state, action, key)
-        self._look(state)
-        self.reward, self.terminated = float(reward), bool(terminated)
-
-    def picture(self, width: int, height: int) -> film.Picture | None:
-        return self._task.draw(self._state, width, height)
-
-    def close(self) -> None:
-        pass
-
-
-class HostWorld(AbstractWorld):
-    """An environment on the host: a fleet of one."""
-
-    def __init__(self, task: AbstractHostTask) -> None:
-        inside = inside_of(task)
-        self._draws = not isinstance(inside, GymnasiumTask) or inside.draws
-        self._game = isinstance(inside, AbstractEmulatorTask)
-        self._fleet = open_to_draw(task)
-
-    def _look(self) -> None:
-        fleet = self._fleet
-        self.obs, self.point = np.asarray(fleet.obs[0], np.float32), np.asarray(fleet.points[0], np.float32)
-        self.reward, self.terminated = float(fleet.reward[0]), bool(fleet.terminated[0])
-        self.truncated = bool(fleet.truncated[0])
-        self.valid = fleet.filler is None or not fleet.filler[0]
-
-    def begin(self, key: Array) -> None:
-        self._fleet.reset(self._seed(key))
-        self._look()
-
-    def step(self, action: Array, key: Array) -> None:
-        self._fleet.step(np.asarray(action)[None], self._seed(key))
-        self._look()
-
-    def _seed(self, key: Array) -> np.ndarray:
-        return np.asarray(jax.random.bits(key, (1,)))
-
-    def picture(self, width: int, height: int) -> film.Picture | None:
-        if self._game:
-            return film.screen_picture(self._render, width, height)
-        picture = self._fleet.render(0, width, height) if self._draws else None
-        return None if picture is None else np.asarray(picture, np.uint8)
-
-    def _render(self, width: int, height: int) -> np.ndarray:
-        picture = self._fleet.render(0, width, height)
-        assert picture is not None, "emulators always have a screen"
-        return picture
-
-    def close(self) -> None:
-        self._fleet.close()
-
-
-def inside_of(task: AbstractAnyTask) -> AbstractAnyTask:
-    """The task itself, where a remote is put around it."""
-    return task.task if isinstance(task, HostRemote) else task
-
-
-def open_to_draw(task: AbstractHostTask) -> AbstractFleet:
-    """A fleet of one, ready to be drawn where it can be."""
-    if isinstance(task, HostRemote):
-        return RemoteFleet(open_to_draw(task.task), task.task.spec.action, task.settings)
-    if not isinstance(task, GymnasiumTask):
-        return task.open(1)
-    prefer_egl()
-    return task.open(1, render=task.draws)
-
-
-def prefer_egl() -> None:
-    """Have Gymnasium's own MuJoCo environments drawn without a display, where there is none."""
-    if sys.platform.startswith("linux") and not os.environ.get("DISPLAY"):
-        # Where EGL is missing, MuJoCo could not even be imported with this variable.
-        with contextlib.suppress(OSError):
-            ctypes.CDLL("libEGL.so.1")
-            os.environ.setdefault("MUJOCO_GL", "egl")
-
-
-def open_world(task: AbstractAnyTask) -> AbstractWorld:
-    """One environment of the task."""
-    if isinstance(task, AbstractHostTask):
-        return HostWorld(task)
-    assert isinstance(task, AbstractTask)
-    return TracedWorld(task)
 
 
 class Reel:
@@ -214,13 +76,14 @@ def play(
         lambda obs: learnt.obs_stats.normalise(obs, seen["epsilon"], seen["clip"]) if seen["normalised"] else obs
     )
     # Apart from the streams of training, so that nothing of it is repeated.
-    noise_key, begin_key, step_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117), 4)
+    noise_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117))
+    words = np.random.default_rng((0xF117, seed))
     noise, carry = agent.noise((steps,), key=noise_key), agent.carry()
     name, method = plan.task_entry.name, plan.experiment.label or plan.method_entry.name
     colour = look(method, [method])[0]
     width, height = size
     below = film.strip_height(height)
-    world = open_world(setup.task)
+    world = setup.task.single()
     scorer = Scorer(learnt.networks.curiosity, spec, bonus_key)
     waiting: list[Transition] = []
     paid: list[np.ndarray] = []
@@ -230,6 +93,10 @@ def play(
     path: list[np.ndarray] = []
     begun = 0
 
+    def word() -> int:
+        """A seed for the environment."""
+        return int(words.integers(2**32))
+
     def pay() -> None:
         """Score what waits for it: in pieces, because the observations of a whole film may not fit into memory."""
         paid.append(scorer(jax.tree.map(lambda *xs: np.stack(xs), *waiting)))
@@ -238,7 +105,10 @@ def play(
     def shoot(obs: Array) -> None:
         """Take a picture of the world as it is."""
         path.append(world.point)
-        picture = world.picture(width, height - below)
+        if setup.task.screen:
+            picture = film.screen_picture(world.picture, width, height - below)
+        else:
+            picture = world.picture(width, height - below)
         if picture is None:
             grid = next((grid for grid in setup.task.grids if len(grid.axes) == 2), None)
             picture = (
@@ -249,13 +119,13 @@ def play(
         pictures.append(zlib.compress(picture.tobytes(), 1))
 
     try:
-        world.begin(jax.random.fold_in(begin_key, 0))
+        world.begin(word())
         obs, elapsed, over, total = see(world.obs), 0, 0, 0.0
         shoot(obs)
         for t in range(steps):
             carry, action = act(carry, obs, jnp.asarray(elapsed == 0), noise[t])
             executed = spec.action.executed(action)
-            world.step(executed, jax.random.fold_in(step_key, t))
+            world.step(np.asarray(executed), word())
             if not np.all(np.isfinite(world.obs)):
                 raise SimulatorError(f"task {name!r}: the simulation ran away at step {t + 1} of the film.")
             elapsed = elapsed + 1 if world.valid else 0
@@ -278,7 +148,7 @@ def play(
                 over += 1
                 if over >= episodes:
                     break
-                world.begin(jax.random.fold_in(begin_key, over))
+                world.begin(word())
                 obs, elapsed, begun, total = see(world.obs), 0, len(path), 0.0
     finally:
         world.close()
@@ -288,8 +158,8 @@ def play(
     bonus = np.concatenate(paid).astype(np.float64)
     if not np.all(np.isfinite(bonus)):
         raise NonFiniteError(f"NaN or infinity in the bonus of method {method!r}: there is nothing to show.")
-    inside, over_at = inside_of(setup.task), np.asarray(ended)
-    score = np.asarray(scores) if isinstance(inside, AbstractEmulatorTask) else None
+    over_at = np.asarray(ended)
+    score = np.asarray(scores) if setup.task.screen else None
     title = clean(f"{name} · {method} · seed {seed}")
     strip = film.Strip(bonus, over_at, title, colour, width, below, score, score_name(name))
     return Reel(pictures, bonus, over_at, strip, size, score)
