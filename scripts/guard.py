@@ -31,7 +31,7 @@ Arrays = dict[str, np.ndarray]
 SHORT: dict[str, tuple[int, dict[str, Any]]] = {
     "plain": (1024, {"loop.rollout": 256}),
     "mujoco": (512, {"loop.rollout": 128}),
-    "mnist": (256, {}),
+    "mnist": (2048, {}),
     "arcade": (512, {"loop.envs": 4, "loop.rollout": 32}),
 }
 

@@ -14,7 +14,8 @@ from gymnasium import spaces
 
 from curiax import AbstractCuriosity, Bonus, OutputError, UsageError
 from curiax._stats import Moments
-from curiax._types import Pixels, Spec, Transition
+from curiax._frames import Pixels
+from curiax._types import Spec, Transition
 from curiax.integrations.bonus_programs import STILL
 
 #: As PyTorch's users have it; a method sees (40, 36, 2).

@@ -266,7 +266,7 @@ def test_a_run_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
     assert 1 == processes_of(again) < before
     again.resume(again.settled(kept))
     rest = metrics_of(again)
-    for ours, theirs in zip(rest, [part.metrics for part in parts[1:]], strict=True):
+    for ours, theirs in zip(rest, [part.report.metrics for part in parts[1:]], strict=True):
         for name in theirs:
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
     found = again.snapshot().arrays
@@ -275,8 +275,8 @@ def test_a_run_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None
     for name in end:
         np.testing.assert_array_equal(found[name], end[name], err_msg=name)
     # Games of 5 steps: 4 environments, 32 steps each.
-    assert parts[-1].metrics["game/episodes"].item() == 4 * (32 // 5)
-    assert parts[-1].metrics["game/length"].item() == 5.0
+    assert parts[-1].report.metrics["game/episodes"].item() == 4 * (32 // 5)
+    assert parts[-1].report.metrics["game/length"].item() == 5.0
 
 
 def test_seeds_are_lanes_of_their_own() -> None:
@@ -327,7 +327,7 @@ def test_devices_share_the_environments_of_a_seed() -> None:
             setattr(lane.programs, name, spied(name, team, getattr(lane.programs, name)))
         training.ask()
         parts = list(training)
-        metrics[team] = [part.metrics for part in parts]
+        metrics[team] = [part.report.metrics for part in parts]
         mine = jax.devices()[:team]
         assert all(leaf.devices() == {*mine} for leaf in jax.tree.leaves((lane.arrays, lane.groups[0].frames)))
         assert training.devices == ["+".join(map(str, mine))] * team
@@ -384,7 +384,7 @@ def test_an_emulator_that_dies_keeps_what_was_promised() -> None:
 
     def follow() -> None:
         for iteration in training:
-            found.append(iteration.metrics)
+            found.append(iteration.report.metrics)
             lane.groups[1].fleet._processes[0].kill()
 
     expected = r"seeds 0 failed at step \d+ of each.*environments? 2.* by the same command"

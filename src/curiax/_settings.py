@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, get_type_hints
@@ -32,7 +33,13 @@ def signature(build: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     A setting is a keyword with a default; what the library itself passes (`spec`, `key`) has none.
     """
     try:
-        hints = get_type_hints(build.__init__ if inspect.isclass(build) else build, include_extras=True)
+        if inspect.isclass(build):
+            # A dataclass has its bases' settings, too: their annotations mean what they mean in their own modules.
+            homes = [sys.modules.get(base.__module__) for base in reversed(build.__mro__)]
+            names = {name: value for home in homes if home for name, value in vars(home).items()}
+            hints = get_type_hints(build.__init__, localns=names, include_extras=True)
+        else:
+            hints = get_type_hints(build, include_extras=True)
     except NameError:
         # A user's annotation that exists only for the type checker: then values are taken as they come.
         hints = {}
@@ -47,7 +54,9 @@ def descriptions(build: Callable[..., Any]) -> dict[str, str]:
     """What the docstring's `Args` section says of each setting."""
     from docstring_parser import parse
 
-    texts = (build.__doc__, build.__init__.__doc__ if inspect.isclass(build) else None)
+    texts = [build.__doc__]
+    if inspect.isclass(build):
+        texts = [*(base.__doc__ for base in reversed(build.__mro__[:-1])), build.__init__.__doc__]
     return {p.arg_name: p.description or "" for text in texts if text for p in parse(text).params}
 
 
