@@ -1,8 +1,9 @@
 """Is any figure of the benchmarks worse than under an older version, by more than its scatter?
 
 Each benchmark is run with the older version's scripts and Python and with this one's, the two taking turns, all in one
-go on one machine. `--only` renews some of them and keeps the others. A figure's scatter is the range of both versions' rounds, as a share. Wherever a smaller figure is
-better, it is worse if its best round is above the older one's best by more than that.
+go on one machine. A figure's scatter is the larger range of the two versions' rounds, as a share. Wherever a smaller
+figure is better, it is worse if its best round is above the older one's best by more than that. `--only` renews some
+benchmarks and keeps the others.
 
     git worktree add ../curiax-0.4 5a1099c && python3 -m venv ../venv-0.4
     ../venv-0.4/bin/pip install '../curiax-0.4[mujoco,atari]'
@@ -21,6 +22,7 @@ from typing import Any
 
 from common import RESULTS, ROOT, Target, positive, report, say, start_facts, write
 
+NAME = "against_0.4.json"
 #: The benchmarks and their options: few repeats each, as the rounds repeat them.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "import_time": ("--repeats", "3"),
