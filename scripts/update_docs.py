@@ -283,8 +283,13 @@ def plain_ppo(_: str, __: str) -> str:
         found = [target for name, target in bounds.items() if name.startswith(task) and words in name]
         return stacked(mean, *(f"at least {t['bound']:g}{'' if t['met'] else ' (missed)'}" for t in found))
 
+    notes = []
     for task, found in data["summary"].items():
         own, other = found["curiax"], found.get("sb3")
+        if "curiax_set" in found:
+            own, default = found["curiax_set"], sum(own["end"]) / len(own["end"])
+            words = " ".join(f"--{name} {value}" for name, value in data["settings"][task]["curiax_set"].items())
+            notes.append(f"{task} with `{words}`; at the defaults {default:,.0f} in the last tenth.")
         theirs = [f"{sum(other[m]) / len(other[m]):,.0f}" if other else "–" for m in ("early", "end")]
         lines.append(
             [
@@ -303,7 +308,7 @@ def plain_ppo(_: str, __: str) -> str:
         f"`PPO` of Stable-Baselines3 {versions.get('stable-baselines3', '')}; `python benchmarks/plain_ppo.py "
         "--sb3-python PATH`."
     )
-    return f"{grid(header, lines)}\n\n{note}"
+    return "\n\n".join([grid(header, lines), note, *notes])
 
 
 def rllte(_: str, __: str) -> str:
