@@ -90,7 +90,7 @@ def main() -> None:
             best = {which: (min if smaller else max)(found) for which, found in values.items()}
             ratio = best["this"] / best["older"] if smaller else best["older"] / best["this"]
             scatter = max((max(found) - min(found)) / min(found) for found in values.values())
-            repeats[figure] = values
+            repeats[figure] = {**values, "commit": facts["commit"], "command": facts["command"]}
             summary[figure] = {"worse_by": round(ratio - 1, 4), "scatter": round(scatter, 4)}
             targets.append(Target(figure, ratio - 1, max(scatter, 0.02)))
             rows.append((figure, *(" ".join(f"{x:.4g}" for x in values[w]) for w in ("older", "this"))))

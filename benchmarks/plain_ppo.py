@@ -1,9 +1,8 @@
 """Does plain PPO learn from a task's own reward by default, as Stable-Baselines3's does?
 
 `curiax run gymnasium:TASK --method none` with the default preset and nothing else, against Stable-Baselines3's PPO with
-its own defaults, on Gymnasium's tasks. Where a task has settings of its own (`SETTINGS`), Curiax is measured with
-these, too, as `curiax_set`. What is measured is the undiscounted return of the episodes of training, actions drawn
-from the policy: the mean over those that ended in each rollout of 2048 steps. `at 30k` is the last
+its own defaults, on Gymnasium's tasks. What is measured of both is the undiscounted return of the episodes of training,
+actions drawn from the policy: the mean over those that ended in each rollout of 2048 steps. `at 30k` is the last
 rollout that was over by 30,000 steps, `end` the mean of the rollouts of the last tenth. Reported are seeds 0 to 4; the
 defaults were chosen on seeds from 500 on.
 
@@ -33,28 +32,14 @@ TASKS: dict[str, tuple[int, float | None, float | None]] = {
     "Pendulum-v1": (200_000, None, -250.0),
     "Acrobot-v1": (100_000, None, None),
 }
-#: What a task wants beyond the defaults. Pendulum's rewards follow at once from what is done: a short horizon, larger
-#: steps and more of them (chosen on seeds from 500 on).
-SETTINGS: dict[str, dict[str, Any]] = {
-    "Pendulum-v1": {
-        "loop.envs": 4,
-        "loop.rollout": 512,
-        "ppo.discount": 0.9,
-        "loop.reward_discount": 0.9,
-        "ppo.learning_rate": 1e-3,
-        "ppo.minibatch_size": 32,
-        "ppo.entropy_weight": 0.0,
-    }
-}
 
 
-def ours(task: str, steps: int, seeds: int, **settings: Any) -> dict[str, Any]:
+def ours(task: str, steps: int, seeds: int) -> dict[str, Any]:
     """Curiax's returns `[seeds, rollouts]`."""
     import curiax
 
     begun = time.perf_counter()
-    experiment = curiax.Experiment(f"gymnasium:{task}", "none", seeds=seeds, steps=steps, settings=settings)
-    result = curiax.run(experiment)
+    result = curiax.run(curiax.Experiment(f"gymnasium:{task}", "none", seeds=seeds, steps=steps))
     returns = result.metrics["reward/episode_return"].to_numpy().reshape(seeds, -1)
     assert result.plan.settings["loop.rollout"] * result.plan.settings["loop.envs"] == ROLLOUT
     return {"seconds": time.perf_counter() - begun, "returns": returns, "settings": dict(result.plan.settings)}
@@ -119,10 +104,6 @@ def main() -> None:
         cases = {"curiax": ours(task, steps, args.seeds)}
         say(f"{task}: Curiax, {args.seeds} seeds, {cases['curiax']['seconds']:.0f} s")
         settings[task] = {"steps": steps, "curiax": cases["curiax"]["settings"], "commit": facts["commit"]}
-        if task in SETTINGS:
-            cases["curiax_set"] = ours(task, steps, args.seeds, **SETTINGS[task])
-            settings[task]["curiax_set"] = SETTINGS[task]
-            say(f"{task}: Curiax with settings, {args.seeds} seeds, {cases['curiax_set']['seconds']:.0f} s")
         if args.sb3_python:
             cases["sb3"] = theirs(task, steps, args.seeds, args.sb3_python, args.jobs)
             settings["sb3_versions"] = cases["sb3"]["versions"]
@@ -140,7 +121,7 @@ def main() -> None:
         for moment, bound in (("early", bound_early), ("end", bound_end)):
             if bound is not None:
                 words = f"at {EARLY // 1000}k steps" if moment == "early" else f"in the end of {steps // 1000}k steps"
-                measured = float(np.mean(summary[task]["curiax_set" if task in SETTINGS else "curiax"][moment]))
+                measured = float(np.mean(summary[task]["curiax"][moment]))
                 targets.append(Target(f"{task}, method none: return {words}", measured, bound, "at least"))
         for name, found in summary[task].items():
             means = [f"{np.mean(found[moment]):,.1f}" for moment in ("early", "end")]

@@ -249,19 +249,41 @@ def noisy_tv(_: str, __: str) -> str:
     return f"{grid(['method', *(f'`{task}`' for task in tasks)], lines)}\n\n{note}"
 
 
+#: Benchmarks of what is learnt, and of figures beside an older version's.
+NOT_SPEED = ("plain_ppo", "against_0.4")
+
+
+def beside_older(_: str, __: str) -> str:
+    """Every figure beside an older version's, measured in turn."""
+    data = benchmark("against_0.4")
+    lines = []
+    for figure, found in data["repeats"].items():
+        worse, scatter = (data["summary"][figure][name] for name in ("worse_by", "scatter"))
+        shown = [", ".join(f"{value:.3g}" for value in found[which]) for which in ("older", "this")]
+        lines.append([figure, *shown, f"{100 * worse:+.0f} %", f"{100 * scatter:.0f} %"])
+    versions = data["machine"]["versions"]
+    header = ["each round", "0.4.0", f"{versions['curiax']}", "worse by", "scatter"]
+    note = (
+        f"{machine_text(data['machine'])}, both versions in turn; `worse by` compares the best rounds, `scatter` is "
+        "the larger range of the two; `python benchmarks/before_after.py`."
+    )
+    return f"{grid(header, lines)}\n\n{note}"
+
+
 def speed(_: str, __: str) -> str:
     """Every benchmark target beside what was measured."""
     lines, cpu = [], ""
     for file in sorted((RESULTS / "benchmarks").glob("*.json")):
-        if file.stem == "plain_ppo":  # it measures what is learnt, not how fast
+        if file.stem in NOT_SPEED:
             continue
         data = json.loads(file.read_text())
         cpu = machine_text(data["machine"])
         for target in data["targets"]:
             name = MEANINGS.get(target["name"], target["name"])
             met = "" if target["met"] else " (missed)"
-            lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}"])
-    table = grid(["measured in one run on the same machine", "target", "result"], lines)
+            by = data["machine"]["versions"]["curiax"]
+            lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}", by])
+    table = grid(["each measured in one run on one machine", "target", "result", "Curiax"], lines)
     return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH --rllte-python PATH`."
 
 
@@ -283,13 +305,8 @@ def plain_ppo(_: str, __: str) -> str:
         found = [target for name, target in bounds.items() if name.startswith(task) and words in name]
         return stacked(mean, *(f"at least {t['bound']:g}{'' if t['met'] else ' (missed)'}" for t in found))
 
-    notes = []
     for task, found in data["summary"].items():
         own, other = found["curiax"], found.get("sb3")
-        if "curiax_set" in found:
-            own, default = found["curiax_set"], sum(own["end"]) / len(own["end"])
-            words = " ".join(f"--{name} {value}" for name, value in data["settings"][task]["curiax_set"].items())
-            notes.append(f"{task} with `{words}`; at the defaults {default:,.0f} in the last tenth.")
         theirs = [f"{sum(other[m]) / len(other[m]):,.0f}" if other else "–" for m in ("early", "end")]
         lines.append(
             [
@@ -308,7 +325,7 @@ def plain_ppo(_: str, __: str) -> str:
         f"`PPO` of Stable-Baselines3 {versions.get('stable-baselines3', '')}; `python benchmarks/plain_ppo.py "
         "--sb3-python PATH`."
     )
-    return "\n\n".join([grid(header, lines), note, *notes])
+    return f"{grid(header, lines)}\n\n{note}"
 
 
 def rllte(_: str, __: str) -> str:
@@ -1201,6 +1218,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "mnist-variance": mnist_variance,
     "noisy-tv": noisy_tv,
     "speed": speed,
+    "beside-older": beside_older,
     "rllte": rllte,
     "plain-ppo": plain_ppo,
     "latency": latency,
