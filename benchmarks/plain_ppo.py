@@ -88,14 +88,22 @@ def main() -> None:
     options.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="which of the tasks")
     args = options.parse_args()
 
-    facts, repeats, summary, targets, rows = start_facts(), {}, {}, [], []
-    settings: dict[str, Any] = {"seeds": args.seeds}
+    facts, targets, rows = start_facts(), [], []
+    kept = json.loads(args.out.read_text()) if args.out.exists() else {}
+    # What is there of other tasks stays, with the commit that it is of.
+    repeats, summary, settings = (dict(kept.get(name, {})) for name in ("repeats", "summary", "settings"))
+    targets += [
+        Target(old["name"], old["measured"], old["bound"], old["kind"])
+        for old in kept.get("targets", [])
+        if old["name"].partition(",")[0] not in args.tasks
+    ]
+    settings["seeds"] = args.seeds
     for task in args.tasks:
         steps, bound_early, bound_end = TASKS[task]
         steps = args.steps or steps
         cases = {"curiax": ours(task, steps, args.seeds)}
         say(f"{task}: Curiax, {args.seeds} seeds, {cases['curiax']['seconds']:.0f} s")
-        settings[task] = {"steps": steps, "curiax": cases["curiax"]["settings"]}
+        settings[task] = {"steps": steps, "curiax": cases["curiax"]["settings"], "commit": facts["commit"]}
         if args.sb3_python:
             cases["sb3"] = theirs(task, steps, args.seeds, args.sb3_python, args.jobs)
             settings["sb3_versions"] = cases["sb3"]["versions"]

@@ -249,19 +249,41 @@ def noisy_tv(_: str, __: str) -> str:
     return f"{grid(['method', *(f'`{task}`' for task in tasks)], lines)}\n\n{note}"
 
 
+#: Benchmarks of what is learnt, and of figures beside an older version's.
+NOT_SPEED = ("plain_ppo", "against_0.4")
+
+
+def beside_older(_: str, __: str) -> str:
+    """Every figure beside an older version's, measured in turn."""
+    data = benchmark("against_0.4")
+    lines = []
+    for figure, found in data["repeats"].items():
+        worse, scatter = (data["summary"][figure][name] for name in ("worse_by", "scatter"))
+        shown = [", ".join(f"{value:.3g}" for value in found[which]) for which in ("older", "this")]
+        lines.append([figure, *shown, f"{100 * worse:+.0f} %", f"{100 * scatter:.0f} %"])
+    versions = data["machine"]["versions"]
+    header = ["each round", "0.4.0", f"{versions['curiax']}", "worse by", "scatter"]
+    note = (
+        f"{machine_text(data['machine'])}, both versions in turn; `worse by` compares the best rounds, `scatter` is "
+        "the larger range of the two; `python benchmarks/before_after.py`."
+    )
+    return f"{grid(header, lines)}\n\n{note}"
+
+
 def speed(_: str, __: str) -> str:
     """Every benchmark target beside what was measured."""
     lines, cpu = [], ""
     for file in sorted((RESULTS / "benchmarks").glob("*.json")):
-        if file.stem == "plain_ppo":  # it measures what is learnt, not how fast
+        if file.stem in NOT_SPEED:
             continue
         data = json.loads(file.read_text())
         cpu = machine_text(data["machine"])
         for target in data["targets"]:
             name = MEANINGS.get(target["name"], target["name"])
             met = "" if target["met"] else " (missed)"
-            lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}"])
-    table = grid(["measured in one run on the same machine", "target", "result"], lines)
+            by = data["machine"]["versions"]["curiax"]
+            lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}", by])
+    table = grid(["each measured in one run on one machine", "target", "result", "Curiax"], lines)
     return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH --rllte-python PATH`."
 
 
@@ -1196,6 +1218,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "mnist-variance": mnist_variance,
     "noisy-tv": noisy_tv,
     "speed": speed,
+    "beside-older": beside_older,
     "rllte": rllte,
     "plain-ppo": plain_ppo,
     "latency": latency,

@@ -64,7 +64,7 @@ def main() -> int:
     said = options.parse_args()
     if said.quick and said.out == RESULTS:
         options.error("--quick: give another file with --out")
-    kept: dict[str, Any] = json.loads(said.out.read_text()) if said.out.exists() else {}
+    found: dict[str, Any] = {}
     for name in said.only:
         say(f"=== {name}")
         long, short = CHECKS[name]
@@ -76,13 +76,15 @@ def main() -> int:
             "machine": f"{os.cpu_count()} cores, {platform.platform()}",
         }
         begun = time.monotonic()
-        kept[name] = {**about, **(short if said.quick else long)()}
-        kept[name].setdefault("seconds", round(time.monotonic() - begun, 1))
+        found[name] = {**about, **(short if said.quick else long)()}
+        found[name].setdefault("seconds", round(time.monotonic() - begun, 1))
+        # Read only now: another process may have kept its checks meanwhile.
+        kept = json.loads(said.out.read_text()) if said.out.exists() else {}
         said.out.parent.mkdir(parents=True, exist_ok=True)
-        said.out.write_text(json.dumps(kept, indent=2) + "\n")
+        said.out.write_text(json.dumps({**kept, name: found[name]}, indent=2) + "\n")
     for name in said.only:
-        say(f"{'passed' if kept[name]['passed'] else 'FAILED':7s} {name}")
-    return 0 if all(kept[name]["passed"] for name in said.only) else 1
+        say(f"{'passed' if found[name]['passed'] else 'FAILED':7s} {name}")
+    return 0 if all(found[name]["passed"] for name in said.only) else 1
 
 
 if __name__ == "__main__":

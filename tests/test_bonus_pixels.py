@@ -13,8 +13,8 @@ import pytest
 from gymnasium import spaces
 
 from curiax import AbstractCuriosity, Bonus, OutputError, UsageError
-from curiax._stats import Moments
 from curiax._frames import Pixels
+from curiax._stats import Moments
 from curiax._types import Spec, Transition
 from curiax.integrations.bonus_programs import STILL
 

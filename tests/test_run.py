@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -21,6 +22,7 @@ import curiax
 from curiax._errors import ContractError, NonFiniteError, OutputError
 from curiax.cli._result import run_summary, run_text
 from curiax.envs import MountainCar
+from curiax.experiments.manifest import read_manifest
 from curiax.experiments.progress import Counted, Lines
 from curiax.experiments.run import RunResult, command, run
 from curiax.experiments.spec import Experiment
@@ -310,6 +312,25 @@ def test_a_damaged_run_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "run" / "manifest.json").write_text('{"format": "curiax-run-1"}')
     with pytest.raises(OutputError, match=r"manifest.json is damaged .*identity"):
         run(QUICK, tmp_path / "run")
+
+
+def test_every_bit_of_a_manifest_counts(tmp_path: Path) -> None:
+    """Those of its format, too, by which a manifest of another program is known."""
+    result = run(QUICK, tmp_path / "run")
+    file = tmp_path / "run" / "manifest.json"
+    whole = file.read_bytes()
+    begun = whole.index(b'"format"')
+    for bit in range(8 * begun, 8 * (whole.index(b"\n", begun) + 1)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        with contextlib.suppress(OutputError):
+            assert read_manifest(tmp_path / "run") == result.manifest, bit
+    file.write_bytes(whole.replace(b"curiax-run-2", b"curiax-run-9"))
+    with pytest.raises(OutputError, match="its format is 'curiax-run-9', which this version does not know"):
+        read_manifest(tmp_path / "run")
+    file.write_text('{"format": "another program\'s", "version": 3}')
+    assert read_manifest(tmp_path / "run") is None
 
 
 def test_the_same_experiment_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,10 @@ Acting imports neither JAX nor anything of Curiax's training; the bonus needs JA
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import CuriaxError, OutputError, UsageError
-from ._files import as_path, damaged, make_folder, sync_folder, usable
+from ._files import MARK, as_path, damaged, make_folder, mark, marked, sync_folder, usable
 from .experiments import exports
 from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
 
@@ -66,17 +67,25 @@ def export(path: str | Path, out: str | Path, *, seeds: Iterable[int] | None = N
     rows = exports.chosen(about, chosen)
     body = about.model_dump(exclude={"tensors", "file"}) | {"seeds": [about.seeds[row] for row in rows]}
     try:
-        make_folder(target)
-        if any(target.iterdir()):
+        if target.is_dir() and any(target.iterdir()):
             raise OutputError(f"{target} is not empty: choose a new folder for --out, or empty it.")
+        make_folder(target.parent)
+        # One rename puts the folder there. What a kill left of an earlier try has this name and a mark in it.
+        place = target.resolve()
+        stage = place.with_name(f".{place.name}.curiax-export")
+        if marked(stage):
+            shutil.rmtree(stage)
+        stage.mkdir()
         try:
-            exports.write(target, body, {name: array[rows] for name, array in arrays.items()})
-            sync_folder(target)
+            mark(stage)
+            exports.write(stage, body, {name: array[rows] for name, array in arrays.items()})
+            sync_folder(stage)
+            os.rename(stage, place)
         except BaseException:
-            with contextlib.suppress(OSError):  # as if nothing had been: the next try finds the folder empty
-                (target / exports.TENSORS).unlink(missing_ok=True)
-                target.rmdir()
+            shutil.rmtree(stage, ignore_errors=True)
             raise
+        (place / MARK).unlink()
+        sync_folder(place.parent)
     except OSError as error:
         raise OutputError(f"cannot write to {target}: {error.strerror or error}. Choose another --out.") from None
     return target

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from .._errors import CuriaxError, UsageError
+from .._text import clean
 from ._arguments import parse
 
 
@@ -55,9 +56,9 @@ def command_check(args: list[str]) -> int:
         for sentence, check in checks:
             check()
             passed += 1
-            print(f"  ok    {sentence}", flush=True)
+            print(f"  ok    {clean(sentence, None)}", flush=True)
     except CuriaxError as error:
-        print(f"  FAIL  {error}\n{said.name}: {passed} checks passed, then one failed")
+        print(f"  FAIL  {clean(str(error), None)}\n{clean(said.name)}: {passed} checks passed, then one failed")
         return 1
-    print(f"{said.name}: all {passed} checks passed")
+    print(f"{clean(said.name)}: all {passed} checks passed")
     return 0

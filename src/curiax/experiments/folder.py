@@ -46,10 +46,10 @@ def existing_run(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any] | 
     if manifest is None:
         checkpoints, others = folder / CHECKPOINTS, sorted(p.name for p in folder.iterdir() if p.name != CHECKPOINTS)
         if not begun(checkpoints) and (others or not just_made(checkpoints)):
-            strange = [*others, *map(str, foreign(checkpoints)), MARK]
+            strange = [*others, *map(str, foreign(checkpoints))]
+            which = strange[0] if strange else f"{CHECKPOINTS}/ without {MARK}"
             raise OutputError(
-                f"{folder} holds files that are not a Curiax run ({strange[0]}): choose an empty or new folder for "
-                "--out."
+                f"{folder} holds files that are not a Curiax run ({which}): choose an empty or new folder for --out."
             )
         for name in sorted({*others} & {*RESULTS, MANIFEST} - half_published(folder)):
             raise OutputError(

@@ -194,15 +194,24 @@ def seal(manifest: Mapping[str, Any]) -> str:
     return digest_of_json({name: said for name, said in manifest.items() if name != "seal"})
 
 
+#: What only Curiax's manifests say.
+OURS = {"seal", "run_id"}
+
+
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a finished run, or None where the folder is absent, empty or not a run."""
     file = folder / MANIFEST
     if not usable(file).exists():
         return None
     data = read_json(file, REMEDY)
-    if not isinstance(data, dict) or data.get("format") not in (FORMAT, UNSEALED):
+    if not isinstance(data, dict):
         return None
-    if data["format"] == FORMAT and data.get("seal") != seal(data):
+    if data.get("format") not in (FORMAT, UNSEALED):
+        # Another program's, or ours with a damaged format.
+        if not OURS & data.keys():
+            return None
+        raise damaged(file, f"its format is {str(data.get('format'))[:40]!r}, which this version does not know", REMEDY)
+    if (data["format"] == FORMAT or "seal" in data) and data.get("seal") != seal(data):
         raise damaged(file, "it does not match its own digest", REMEDY)
     checked(Manifest, data, lambda why: damaged(file, why, REMEDY))
     return data

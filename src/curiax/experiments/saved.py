@@ -56,7 +56,7 @@ class Saved(eqx.Module):
     def one(self, seed: int) -> Saved:
         """The networks and statistics of one seed, without the leading axis."""
         if seed not in self.seeds:
-            raise UsageError(f"seed {seed} is not in this run; there are: {', '.join(map(str, self.seeds))}.")
+            raise UsageError(f"seed {seed!r} is not in this run; there are: {', '.join(map(str, self.seeds))}.")
         row = self.seeds.index(seed)
         arrays, static = eqx.partition(self, eqx.is_array)
         return eqx.combine(jax.tree.map(lambda x: x[row], arrays), static)

@@ -23,6 +23,7 @@ import numpy as np
 
 from .._contract import build_method, check_method_shapes
 from .._errors import NonFiniteError, UsageError
+from .._files import as_path
 from .._frames import Pixels
 from .._settings import checked, defaults
 from .._sound import COMPUTED, LIMIT
@@ -541,10 +542,7 @@ def count(name: str, value: Any, *, least: int = 1, most: int = 2**31 - 1) -> in
 
 def path_of(value: Any) -> Path:
     """A file's path."""
-    try:
-        return Path(value)
-    except TypeError:
-        raise UsageError(f"path = {value!r}: give a file's path.") from None
+    return as_path("path", value)
 
 
 def learner_of(given: LearnerSettings | Mapping[str, Any] | None) -> LearnerSettings:

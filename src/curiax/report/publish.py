@@ -126,7 +126,7 @@ def verify(folder: Path) -> Verified:
     except OutputError as error:
         told, wrong = None, [str(error)]
     try:
-        count, found, kept = recompute(folder, words=told is None or told.curiax == __version__)
+        count, found, kept = recompute(folder, words=told is not None and told.curiax == __version__)
     except OutputError as error:
         if not wrong:
             raise

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import OutputError, UsageError
+from .._files import as_path
 from ..experiments import folder, saved
 from ..experiments.spec import Plan
 from ..experiments.suites import score_name
@@ -79,8 +80,9 @@ def watch(
         trust: import a user's own task or method.
         tell: called while playing and while encoding.
     """
+    out = None if out is None else as_path("out", out)
     check_request(out, steps, episodes, fps, (width, height))
-    where = Path(run)
+    where = as_path("run", run)
     refuse_others(where)
     devices.prepare()
     plan, trained = saved.read(where, trust=trust)

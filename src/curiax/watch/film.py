@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 from .._errors import CuriaxError, OutputError, UsageError
-from .._files import digest, read_bytes, sync_folder
+from .._files import digest, read_bytes, sync_folder, write_whole
 from .._types import Grid
 
 Picture = UInt8[np.ndarray, "height width 3"]
@@ -237,22 +237,21 @@ def encode(frames: Sequence[Picture] | Any, out: Path, fps: int, tell: Callable[
     refuse_to_replace(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(suffix=out.suffix, prefix=f".{out.stem}-", dir=out.parent)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
     except OSError as error:
         raise OutputError(f"cannot write to {out.parent}: {error.strerror or error}. Choose another --out.") from None
-    os.close(handle)
-    part = Path(name)
     try:
-        (encode_mp4 if out.suffix.lower() == ".mp4" else encode_gif)(frames, part, fps, tell)
-        seal(part)
-        part.chmod(0o644)
-        sync_folder(part)
-        refuse_to_replace(out)  # encoding takes its time
-        os.replace(part, out)
+        # It is made where the system clears up: a kill while it is encoded leaves nothing beside the run.
+        with tempfile.TemporaryDirectory(prefix="curiax-") as folder:
+            part = Path(folder) / f"film{out.suffix.lower()}"
+            (encode_mp4 if out.suffix.lower() == ".mp4" else encode_gif)(frames, part, fps, tell)
+            seal(part)
+            refuse_to_replace(out)  # encoding takes its time
+            write_whole(out, part.read_bytes())
+            sync_folder(out.parent)
     except OSError as error:
         raise CuriaxError(f"the film could not be written to {out}: {error.strerror or error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def seal(film: Path) -> None:
