@@ -76,8 +76,7 @@ def play(
         lambda obs: learnt.obs_stats.normalise(obs, seen["epsilon"], seen["clip"]) if seen["normalised"] else obs
     )
     # Apart from the streams of training, so that nothing of it is repeated.
-    noise_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117))
-    words = np.random.default_rng((0xF117, seed))
+    noise_key, begin_key, step_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117), 4)
     noise, carry = agent.noise((steps,), key=noise_key), agent.carry()
     name, method = plan.task_entry.name, plan.experiment.label or plan.method_entry.name
     colour = look(method, [method])[0]
@@ -93,9 +92,9 @@ def play(
     path: list[np.ndarray] = []
     begun = 0
 
-    def word() -> int:
+    def word(key: Array, number: int) -> int:
         """A seed for the environment."""
-        return int(words.integers(2**32))
+        return int(jax.random.bits(jax.random.fold_in(key, number), (1,))[0])
 
     def pay() -> None:
         """Score what waits for it: in pieces, because the observations of a whole film may not fit into memory."""
@@ -119,13 +118,13 @@ def play(
         pictures.append(zlib.compress(picture.tobytes(), 1))
 
     try:
-        world.begin(word())
+        world.begin(word(begin_key, 0))
         obs, elapsed, over, total = see(world.obs), 0, 0, 0.0
         shoot(obs)
         for t in range(steps):
             carry, action = act(carry, obs, jnp.asarray(elapsed == 0), noise[t])
             executed = spec.action.executed(action)
-            world.step(np.asarray(executed), word())
+            world.step(np.asarray(executed), word(step_key, t))
             if not np.all(np.isfinite(world.obs)):
                 raise SimulatorError(f"task {name!r}: the simulation ran away at step {t + 1} of the film.")
             elapsed = elapsed + 1 if world.valid else 0
@@ -148,7 +147,7 @@ def play(
                 over += 1
                 if over >= episodes:
                     break
-                world.begin(word())
+                world.begin(word(begin_key, over))
                 obs, elapsed, begun, total = see(world.obs), 0, len(path), 0.0
     finally:
         world.close()
