@@ -21,8 +21,8 @@ DRAWING = "_picture.py"
 #: Digests of earlier code, each beside that of later code which gives the numbers that are kept of it: what was changed
 #: between them decides none of these.
 ALIKE = {
-    # How nes-py's machine is found in memory, which games of Super Mario Bros. are played on; then agents that own all that
-    # learns: `scripts/guard.py` found the same bits of every method.
+    # How nes-py's machine is found in memory, which games of Super Mario Bros. are played on; then agents that own all
+    # that learns: `scripts/guard.py` found the same bits of every method.
     "2cf068e11c5598591e0c602c77b53fa9": "4fa70dae39b15b398fbd54657bb72f64",
     "7b3b3a987da57c1b39073091c72811b3": "4fa70dae39b15b398fbd54657bb72f64",
 }
