@@ -270,6 +270,25 @@ def beside_older(_: str, __: str) -> str:
     return f"{grid(header, lines)}\n\n{note}"
 
 
+#: What the front page says of speed, by benchmark.
+FRONT = {
+    "against_sb3": "Curiax / SB3, steps/s",
+    "against_rllte": "Bonus / rllte-core, rnd, minibatch 64, samples/s",
+    "suite": "whole suite, s",
+}
+
+
+def front_speed(_: str, __: str) -> str:
+    """Three figures, and the version that each was measured with."""
+    lines = []
+    for name, figure in FRONT.items():
+        data = benchmark(name)
+        target = next(target for target in data["targets"] if target["name"] == figure)
+        by = data["machine"]["versions"]["curiax"]
+        lines.append([MEANINGS.get(figure, figure), f"{target['measured']:.3g}", by])
+    return grid([f"on {machine_text(benchmark('suite')['machine'])}", "", "Curiax"], lines)
+
+
 def speed(_: str, __: str) -> str:
     """Every benchmark target beside what was measured."""
     lines, cpu = [], ""
@@ -1218,6 +1237,7 @@ PARTS: dict[str, Callable[[str, str], str]] = {
     "mnist-variance": mnist_variance,
     "noisy-tv": noisy_tv,
     "speed": speed,
+    "front-speed": front_speed,
     "beside-older": beside_older,
     "rllte": rllte,
     "plain-ppo": plain_ppo,

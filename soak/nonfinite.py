@@ -2,7 +2,7 @@
 
     python soak/nonfinite.py --count 200
 
-Mountain Car and Half-Cheetah, all methods; NaN, infinities and 1e30 in all that `curiax.testing.faults` can poison.
+Mountain Car and Half-Cheetah, all methods; NaN, infinities and 1e30 in all that `faults.py` can poison.
 Most are tried by programs that serve many faults each, one in `THROUGH` by `curiax.run` itself, which writes a
 checkpoint whenever it can: none of those may hold anything unsound.
 """
@@ -21,13 +21,13 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+from faults import Field, Injection, inject, model_steps, policy_steps
+from trials import Trial, caught, expected_place, possible_fields
 
 import curiax
 from curiax.experiments import run as running
 from curiax.experiments.spec import Plan, resolve
 from curiax.experiments.store import read_step, steps_in
-from curiax.testing.faults import Field, Injection, inject, model_steps, policy_steps
-from curiax.testing.trials import Trial, caught, expected_place, possible_fields
 from curiax.train import devices
 
 TASKS = ("mountain-car", "half-cheetah")

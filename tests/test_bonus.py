@@ -279,7 +279,7 @@ def test_values_that_no_call_could_use() -> None:
     with pytest.raises(UsageError, match="waiting = 3: less than one step of num_envs=4"):
         made("rnd", waiting=3)
     for call in (Bonus.load, made("none").save, made("none").restore):
-        with pytest.raises(UsageError, match="path = 5: give a file's path"):
+        with pytest.raises(UsageError, match="path = 5: must be a path"):
             call(5)  # pyright: ignore[reportArgumentType]
     bright = Bonus("rnd", spaces.Box(0.0, 1.0, (8, 8, 1)), spaces.Discrete(2), num_envs=1)
     for kind in (np.float32, np.uint8, np.int64):

@@ -145,7 +145,7 @@ def test_seeds() -> None:
         ("report nowhere", 2, "nowhere is not a folder"),
         ("report .", 2, "no finished runs in"),
         ("verify", 2, "name the folders to verify"),
-        ("verify nowhere", 2, "no readable table.json"),
+        ("verify nowhere", 2, "nowhere is no folder: name a report's, a run's or an export's"),
         ("cite", 2, "name the methods"),
         ("cite ibs", 2, "Did you mean 'lbs'"),
         ("check nowhere:Nothing", 2, "no module 'nowhere'"),

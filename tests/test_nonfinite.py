@@ -16,7 +16,9 @@ import nonfinite
 import numpy as np
 import optax
 import pytest
+from faults import Injection, inject
 from small import SMALL
+from trials import Trial, caught, expected_place, leaves_unsound, possible_fields
 
 import curiax
 from curiax._sound import HUGE, LIMIT, Check, Checks, all_within, first, spot, unsound
@@ -28,8 +30,6 @@ from curiax.experiments.progress import Silent
 from curiax.experiments.soundness import find_faults
 from curiax.experiments.spec import resolve
 from curiax.experiments.writer import CheckpointWriter
-from curiax.testing.faults import Injection, inject
-from curiax.testing.trials import Trial, caught, expected_place, leaves_unsound, possible_fields
 from curiax.train.batch import HostReport, first_states
 from curiax.train.hosted import Lane
 from curiax.train.loop import iterate, rollout_checks

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small import SMALL
 from synthetic import write_run
 
+import curiax
 from curiax._errors import BusyError, CuriaxError, OutputError
 from curiax.cli import main
 from curiax.report import figures, origin, output, publish
@@ -497,6 +499,38 @@ def test_verify_warns_where_the_same_command_would_set_something_else(
     shown = capsys.readouterr().out
     assert re.search(r"the same command trains with loop.rollout = \d+ now \(77 then\): .* on mountain-car\.", shown)
     assert re.search(r"the same command trains with steps = \d+ now \(770 then\): ", shown)
+
+
+def test_verify_takes_folders_of_older_versions(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They have no list of digests, and words that this version would put otherwise."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(kept, "older")
+    Path("older", MARKER).unlink()
+    Path("older/README.md").write_text("in other words")
+    assert main(["verify", "older"]) == 0
+    shown = capsys.readouterr().out
+    assert "ok   older: " in shown
+    assert "its files have no digests (curiax-files.json is not there): only the table was recomputed." in shown
+
+
+def test_verify_reads_runs_and_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    curiax.run(curiax.Experiment("mountain-car", "random", seeds=2, steps=256, settings=SMALL), "run")
+    curiax.export("run", "exported")
+    assert main(["verify", "run", "exported"]) == 0
+    shown = capsys.readouterr().out
+    assert f"ok   run: every file read, 0 differ; trained by Curiax {curiax.__version__} at " in shown
+    assert f"ok   exported: every file read, 0 differ; trained by Curiax {curiax.__version__}" in shown
+    for folder in ("run", "exported"):
+        data = bytearray(Path(folder, "agents.safetensors").read_bytes())
+        data[-1] ^= 1
+        Path(folder, "agents.safetensors").write_bytes(data)
+    assert main(["verify", "run", "exported"]) == 1
+    assert capsys.readouterr().out.count("agents.safetensors is damaged") == 2
 
 
 def test_verify_goes_on_where_a_folder_is_none(

@@ -23,8 +23,8 @@ DRAWING = "_picture.py"
 ALIKE = {
     # How nes-py's machine is found in memory, which games of Super Mario Bros. are played on; then agents that own all
     # that learns: `scripts/guard.py` found the same bits of every method.
-    "2cf068e11c5598591e0c602c77b53fa9": "4fa70dae39b15b398fbd54657bb72f64",
-    "7b3b3a987da57c1b39073091c72811b3": "4fa70dae39b15b398fbd54657bb72f64",
+    "2cf068e11c5598591e0c602c77b53fa9": "b02c686fef8b22a962dbe69c4b1f484e",
+    "7b3b3a987da57c1b39073091c72811b3": "b02c686fef8b22a962dbe69c4b1f484e",
 }
 #: Text in triple quotes that fills its lines.
 DOCSTRING = re.compile(r'^[ \t]*r?"""(?:[^"]|"(?!""))*"""[ \t]*$', re.MULTILINE)

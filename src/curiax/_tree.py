@@ -50,6 +50,16 @@ def flatten(model: Model) -> tuple[Float[Array, " size"], Callable[[Float[Array,
     return flat, lambda vector: eqx.combine(unravel(vector), rest)
 
 
+def leaf_name(path: Any) -> str:
+    """The name of an array by its place in the tree, as `agent.head.weight`."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether an array holds random keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
 def adam(learning_rate: float, epsilon: float, max_norm: float | None) -> optax.GradientTransformation:
     """Adam on a flat vector, after clipping the gradient's norm where `max_norm` is given."""
     step = optax.adam(learning_rate, eps=epsilon)

@@ -58,13 +58,15 @@ def command_report(args: list[str]) -> int:
 
 
 def command_verify(args: list[str]) -> int:
-    """Compare the files of kept reports with their digests, and recompute the tables from the curves."""
+    """Compare the files of kept reports, runs and exports with their digests, and recompute tables from the curves."""
     from ..report.publish import kept_in, verify
 
-    fields = [folders_field("folders that `curiax reproduce` or `curiax report` wrote, or a folder of such")]
+    fields = [
+        folders_field("folders that `curiax reproduce` or `curiax report` wrote, a folder of such, a run or an export")
+    ]
     text = (
-        "Compare every file of kept reports with its digest, recompute the tables from the stored curves, and say "
-        "which version and commit trained the runs."
+        "Compare every file of kept reports, runs and exports with its digest, recompute the tables from the stored "
+        "curves, and say which version and commit trained the runs."
     )
     kind = dataclasses.make_dataclass("Verify", fields, frozen=True)
     said = parse(kind, args, "verify", text)
@@ -85,7 +87,8 @@ def command_verify(args: list[str]) -> int:
             print(f"  {clean(difference, None)}")
         by = f"; trained by {', '.join(found.trained_by)}" if found.trained_by else ""
         count = len(found.differences)
-        told = f"{'FAIL' if count else 'ok  '} {named}: {found.rows} rows recomputed, {count} differ{by}"
+        what = "every file read" if found.rows is None else f"{found.rows} rows recomputed"
+        told = f"{'FAIL' if count else 'ok  '} {named}: {what}, {count} differ{by}"
         print(clean(told, None))
         for warning in found.warnings:
             print(f"  warning: {clean(warning, None)}")

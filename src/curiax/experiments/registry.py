@@ -175,7 +175,7 @@ TASKS: dict[str, TaskEntry] = {
         TaskEntry(
             "mario",
             Mario,
-            "Super Mario Bros. from pixels, distance and length of episodes; needs curiax[mario]",
+            "Super Mario Bros. from pixels, distance and length of episodes; needs curiax[mario], a proprietary game",
             ARCADE_SETTINGS,
         ),
     )

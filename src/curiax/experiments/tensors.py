@@ -12,22 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._files import damaged
+from .._tree import is_key, leaf_name
 from .exports import REMEDY
 
 Tree = TypeVar("Tree")
 
 
-def name_of(path: Any) -> str:
-    """The place of a leaf in its tree, as `agent.head.weight`."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
 def tensors(tree: Any) -> dict[str, np.ndarray]:
     """Every array by its name; random keys are left out, as they follow from the seed."""
     return {
-        name_of(path): np.asarray(leaf)
+        leaf_name(path): np.asarray(leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        if eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        if eqx.is_array(leaf) and not is_key(leaf)
     }
 
 
@@ -48,7 +44,7 @@ def filled(file: Path, skeleton: Tree, arrays: Mapping[str, np.ndarray], remedy:
             raise damaged(file, f"{name} holds NaN or infinity", remedy)
 
     def put(path: Any, leaf: Any) -> Any:
-        name = name_of(path)
+        name = leaf_name(path)
         return jnp.asarray(arrays[name]) if name in expected else leaf
 
     return jax.tree_util.tree_map_with_path(put, skeleton)

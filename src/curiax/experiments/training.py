@@ -12,6 +12,7 @@ import numpy as np
 
 from .._errors import CheckpointError, UsageError
 from .._stats import Moments
+from .._tree import is_key
 from ..envs import AbstractHostTask
 from ..train import devices
 from ..train.batch import (
@@ -19,7 +20,6 @@ from ..train.batch import (
     compile_chunk,
     first_states,
     host_copies,
-    is_key,
     padded,
     place,
     refilled,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._errors import CuriaxError
@@ -21,6 +21,13 @@ def source(record: Record) -> Code | None:
     """The code that a run was trained with; runs of versions before 0.5 do not tell."""
     told = record.facts.get("code")
     return Code(told["commit"], told["changed"], told["digest"]) if told else None
+
+
+def of_manifest(manifest: Mapping[str, Any]) -> list[str]:
+    """Version and commit of one run."""
+    told = manifest.get("code")
+    by = Code(told["commit"], told["changed"], told["digest"]) if told else "a commit that was not recorded"
+    return [f"Curiax {manifest['identity'].get('curiax', 'of an unknown version')} at {by}"]
 
 
 def trained_by(records: Sequence[Record]) -> list[str]:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import OutputError
-from .._files import read_bytes, read_json
+from .._files import read_bytes, read_json, usable
 from .._text import markdown, markdown_code
 from .._version import __version__
+from ..experiments import exports
+from ..experiments import folder as runs
 from . import claims, figures, origin, output, record
 from .assemble import assemble, distinct
 from .charts import headline
@@ -100,6 +102,8 @@ def readme(content: Content, heading: Heading, trained_by: Sequence[str]) -> str
 
 def kept_in(folder: Path) -> list[Path]:
     """The folder itself if it holds a report, else those directly below it that do, or did."""
+    if holds_agents(folder):
+        return [folder]
     signs = (TABLE, output.MARKER, output.WORK)
     below = sorted({entry.parent for sign in signs for entry in folder.glob(f"*/{sign}")})
     return [folder] if any((folder / sign).exists() for sign in signs) or not below else below
@@ -109,8 +113,8 @@ def kept_in(folder: Path) -> list[Path]:
 class Verified:
     """What became of verifying a folder."""
 
-    #: Rows of the table, recomputed.
-    rows: int
+    #: Rows of the table, recomputed; None for a run or an export, which has no table.
+    rows: int | None
     #: Everything that is not what was written, or not what the stored curves give.
     differences: Sequence[str]
     #: What a reader must know of the numbers, though nothing is wrong with them.
@@ -120,7 +124,14 @@ class Verified:
 
 
 def verify(folder: Path) -> Verified:
-    """Compare every file of a folder with its digest, and recompute the table from the stored curves."""
+    """Compare every file of a folder with its digest, and recompute the table from the stored curves.
+
+    A run's folder and an export are looked at as well: every file as its digest says.
+    """
+    if not usable(folder).is_dir():
+        raise OutputError(f"{folder} is no folder: name a report's, a run's or an export's.")
+    if holds_agents(folder):
+        return verify_run(folder)
     try:
         told, wrong = output.read_listing(folder), output.faults(folder)
     except OutputError as error:
@@ -135,6 +146,30 @@ def verify(folder: Path) -> Verified:
     if not told and not wrong:
         warnings.insert(0, f"its files have no digests ({output.MARKER} is not there): only the table was recomputed.")
     return Verified(count, [*wrong, *found], warnings, origin.trained_by(kept))
+
+
+def holds_agents(folder: Path) -> bool:
+    """Whether a folder is, by the names in it, a run or an export, and no report."""
+    return not (folder / TABLE).exists() and any((folder / name).exists() for name in (runs.MANIFEST, exports.AGENTS))
+
+
+def verify_run(folder: Path) -> Verified:
+    """Read all of a finished run or an export."""
+    wrong: list[str] = []
+    by: list[str] = []
+    try:
+        manifest = runs.read_manifest(folder)
+        if manifest is not None:
+            runs.read_metrics(folder, manifest)
+            by = origin.of_manifest(manifest)
+        data, _ = exports.described(folder)
+        if data["format"] == exports.FORMAT:
+            about = exports.about_of(folder, data)
+            exports.tensors_of(folder, about, manifest)
+            by = by or [f"Curiax {about.curiax}"]
+    except OutputError as error:
+        wrong.append(str(error))
+    return Verified(None, wrong, [], by)
 
 
 def recompute(folder: Path, *, words: bool) -> tuple[int, list[str], list[Record]]:

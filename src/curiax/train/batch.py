@@ -15,6 +15,7 @@ from jaxtyping import Array
 from .._errors import CheckpointError
 from .._sound import Check
 from .._stats import Moments
+from .._tree import is_key, leaf_name
 from ..envs import AbstractHostTask
 from . import devices
 from .loop import Report, Setup, TrainState, calibrated, collect, first_envs, iterate
@@ -118,16 +119,6 @@ def spread(arrays: Arrays, mesh: Mesh) -> Arrays:
     # By way of the host: moving dozens of small arrays from device to device, one by one, is much slower.
     arrays = jax.tree.map(lambda x: x if is_key(x) else np.asarray(x), arrays)
     return jax.device_put(arrays, NamedSharding(mesh, PartitionSpec("seed")))
-
-
-def leaf_name(path: Any) -> str:
-    """The name of an array by its place in the tree."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
-def is_key(leaf: Any) -> bool:
-    """Whether an array holds random keys."""
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def host_copies(arrays: Arrays) -> dict[str, np.ndarray]:

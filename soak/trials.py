@@ -15,17 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from .._errors import NonFiniteError
-from .._sound import spot
-from .._tree import flatten
-from ..envs import AbstractHostTask
-from ..experiments.soundness import Fault, find_faults
-from ..experiments.spec import Plan
-from ..train.batch import HostReport, first_states
-from ..train.hosted import Lane
-from ..train.loop import Setup, TrainState, first_envs, iterate
-from .faults import (
+from faults import (
     FIELDS,
     Field,
     Injection,
@@ -37,6 +27,16 @@ from .faults import (
     retarget,
     word_of,
 )
+
+from curiax._errors import NonFiniteError
+from curiax._sound import spot
+from curiax._tree import flatten
+from curiax.envs import AbstractHostTask
+from curiax.experiments.soundness import Fault, find_faults
+from curiax.experiments.spec import Plan
+from curiax.train.batch import HostReport, first_states
+from curiax.train.hosted import Lane
+from curiax.train.loop import Setup, TrainState, first_envs, iterate
 
 SOUND = Injection("start", 0.0, 0)
 

@@ -20,17 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, UInt32
 
-from .._sound import Checks
-from .._tree import flatten, shuffle
-from .._types import Grid, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
-from ..agents import PPO, AbstractPolicyLearner, CuriousAgent, HostActor, curious
-from ..agents.ppo import AnyPolicy, Batch, PPOState
-from ..curiosity import AbstractCuriosity
-from ..curiosity._base import Memory, Terms
-from ..envs import AbstractFleet, AbstractHostTask, AbstractTask, Probe
-from ..envs._host import Mask, Seeds
-from ..experiments.spec import MethodBuilder, Plan
-from ..train.loop import Stream, stream_keys
+from curiax._sound import Checks
+from curiax._tree import flatten, shuffle
+from curiax._types import Grid, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
+from curiax.agents import PPO, AbstractPolicyLearner, CuriousAgent, HostActor, curious
+from curiax.agents.ppo import AnyPolicy, Batch, PPOState
+from curiax.curiosity import AbstractCuriosity
+from curiax.curiosity._base import Memory, Terms
+from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, Probe
+from curiax.envs._host import Mask, Seeds
+from curiax.experiments.spec import MethodBuilder, Plan
+from curiax.train.loop import Stream, stream_keys
 
 Field = Literal[
     "start",
