@@ -310,6 +310,25 @@ def test_suites_can_share_runs_under_their_own_labels(capsys: pytest.CaptureFixt
     assert "ok   b" in text
 
 
+def test_a_task_is_trained_anew_and_the_others_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["reproduce", "noisy-tv", "--methods", "random", "lbs", "--steps", "2048", "--seeds", "2", "--quiet"]
+    assert call(*line, "--out", "whole") == 0
+    assert call(*line, "--out", "part", "--tasks", "mountain-car-frozen") == 0
+    assert len(list(Path("part/runs").iterdir())) == 2
+    part = json.loads(Path("part/table.json").read_text())
+    assert {row["task"] for row in part["rows"]} == {"mountain-car-frozen"}
+    assert part["command"].endswith("--tasks mountain-car-frozen --seeds 2 --steps 2048")
+    assert call(*line, "--out", "both", "--runs", "store", "--tasks", "mountain-car", "--kept", "part") == 0
+    assert len(list(Path("store").iterdir())) == 2, "what is kept is not trained"
+    whole, both = (json.loads(Path(name, "table.json").read_text()) for name in ("whole", "both"))
+    assert both == whole
+    capsys.readouterr()
+    assert call(*line, "--out", "both", "--tasks", "mountain-car-frozen", "--kept", "part") == 2
+    assert "part has no run of random on mountain-car with these seeds" in capsys.readouterr().err
+    assert call(*line, "--out", "both", "--tasks", "mountain-cat") == 2
+    assert "unknown task of suite 'noisy-tv' 'mountain-cat'. Did you mean 'mountain-car'" in capsys.readouterr().err
+
+
 def test_a_report_of_the_users_own_method(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code is not imported again: a report only reads."""
     examples = Path(__file__).parent.parent / "examples"

@@ -16,12 +16,12 @@ from ._tables import print_content
 def command_reproduce(args: list[str]) -> int:
     """Train a suite; write its report, table and figures."""
     from ..experiments.progress import for_terminal
-    from ..experiments.reproduce import experiments, lead, on_games, seeds_of_tasks, train_suite
+    from ..experiments.reproduce import chosen_tasks, experiments, lead, on_games, seeds_of_tasks, train_suite
     from ..experiments.spec import resolve
     from ..experiments.suites import find_suite
     from ..launch import choose, launch_experiments, show
     from ..report.publish import FIGURES, REPORT, TABLE, claim, publish
-    from ..report.record import Heading, condense
+    from ..report.record import Heading, condense, kept_runs
 
     text = (
         "Train every line of a suite on every task of it, all seeds at once, and put the results beside the paper's: "
@@ -32,26 +32,33 @@ def command_reproduce(args: list[str]) -> int:
     suite = find_suite(said.suite)
     suite = on_games(suite, said.games) if said.games else suite
     said = said if said.seeds is not None else dataclasses.replace(said, seeds=str(suite.seeds))
+    tasks = chosen_tasks(suite, said.tasks)
     chosen = experiments(
-        suite,
+        suite if said.kept else dataclasses.replace(suite, tasks=tasks),
         methods=tuple(dict.fromkeys(said.methods)) or None,
         seeds=seeds_of_tasks(suite, said.seeds, seeds_from),
         steps=said.steps,
         preset=said.preset,
         rom=said.rom,
     )
-    first = resolve(chosen[0])
+    here = [experiment for experiment in chosen if experiment.task in tasks]
+    others = [experiment for experiment in chosen if experiment.task not in tasks]
+    kept = kept_runs(said.kept, others) if said.kept else []
+    first = resolve(here[0])
     out = said.out or Path("runs") / suite.name
     claim(out)
     store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
     if launcher is not None:
-        launch_experiments(chosen, store, launcher, show.for_terminal(quiet=quiet), options)
-    results = train_suite(chosen, store, for_terminal(first.setup.loop.coverage, quiet=quiet), options)
+        launch_experiments(here, store, launcher, show.for_terminal(quiet=quiet), options)
+    results = train_suite(here, store, for_terminal(first.setup.loop.coverage, quiet=quiet), options)
     # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
-    records = [
+    trained = [
         condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
         for result in results
     ]
+    # In the suite's order: what was kept stands where its training would have put it.
+    places = [(experiment.task, experiment.label) for experiment in chosen]
+    records = sorted([*kept, *trained], key=lambda record: places.index((record.task, record.label)))
     heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
     made = publish(records, heading, out)
     if said.json:
@@ -91,6 +98,22 @@ def reproduce_class() -> type:
                 ),
             ],
             (),
+        ),
+        (
+            "tasks",
+            Annotated[tuple[str, ...], arg("these tasks instead of all of the suite's")],
+            (),
+        ),
+        (
+            "kept",
+            Annotated[
+                Path | None,
+                arg(
+                    "of the tasks that --tasks leaves out, take the runs of this report, which the same command made; "
+                    "None: leave them out"
+                ),
+            ],
+            None,
         ),
         (
             "rom",
@@ -133,6 +156,8 @@ def reproduce_command(said: Any) -> str:
     """The command without what does not change the result."""
     words = ["curiax", "reproduce", said.suite, *(["--methods", *said.methods] if said.methods else [])]
     words += ["--games", *said.games] if said.games else []
+    # With the rest taken from a report it is the whole suite that was made, be it in parts.
+    words += ["--tasks", *said.tasks] if said.tasks and not said.kept else []
     words += ["--rom", said.rom] if said.rom is not None else []
     words += ["--seeds", said.seeds]
     words += ["--steps", str(said.steps)] if said.steps is not None else []

@@ -41,6 +41,13 @@ def seeds_of_tasks(suite: Suite, text: str, read: Callable[[str], Seeds]) -> dic
     return {task: own[task] if task in own else read(common[0]) for task in suite.tasks}
 
 
+def chosen_tasks(suite: Suite, words: Sequence[str]) -> tuple[str, ...]:
+    """The tasks of a suite that are to be trained on, in its order: all of them where none are named."""
+    if wrong := [word for word in words if word not in suite.tasks]:
+        raise unknown(f"task of suite {suite.name!r}", wrong[0], suite.tasks)
+    return tuple(task for task in suite.tasks if not words or task in words)
+
+
 def on_games(suite: Suite, games: Sequence[str]) -> Suite:
     """The suite on these games instead of its own, each a word or several with commas between them."""
     words = [word.strip() for text in games for word in text.split(",") if word.strip()]

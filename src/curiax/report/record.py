@@ -33,6 +33,8 @@ from .output import RECORD
 if TYPE_CHECKING:
     import polars
 
+    from ..experiments.spec import Experiment
+
 FORMAT = "curiax-record-1"
 FILES = RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
 REMEDY = "make it again with `curiax reproduce` or `curiax report`."
@@ -531,6 +533,21 @@ def gather(paths: Sequence[Path]) -> tuple[list[Record], tuple[str, ...]]:
             f"no finished runs in {where}{why}: train some with `curiax run` or `curiax reproduce` first."
         )
     return list(records.values()), tuple(remarks)
+
+
+def kept_runs(path: Path, experiments: Sequence[Experiment]) -> list[Record]:
+    """The runs of a report that these experiments would make: of the same task, line, seeds and settings."""
+    found, _ = gather([path])
+    kept = []
+    for experiment in experiments:
+        same = [record for record in found if record.facts["experiment"] == experiment.as_json()]
+        if not same:
+            raise OutputError(
+                f"{path} has no run of {experiment.label} on {experiment.task} with these seeds, steps, preset and "
+                "settings: name that task in --tasks too, or leave --kept out."
+            )
+        kept.append(same[0])
+    return kept
 
 
 def below(path: Path) -> tuple[list[Record], list[str]]:
