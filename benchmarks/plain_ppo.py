@@ -32,14 +32,17 @@ TASKS: dict[str, tuple[int, float | None, float | None]] = {
     "Pendulum-v1": (200_000, None, -250.0),
     "Acrobot-v1": (100_000, None, None),
 }
+#: What is measured beside the defaults: settings of their own, by task and name.
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {"CartPole-v1": {"curiax, value clipped": {"ppo.clip_value": True}}}
 
 
-def ours(task: str, steps: int, seeds: int) -> dict[str, Any]:
+def ours(task: str, steps: int, seeds: int, changed: dict[str, Any] | None = None) -> dict[str, Any]:
     """Curiax's returns `[seeds, rollouts]`."""
     import curiax
 
     begun = time.perf_counter()
-    result = curiax.run(curiax.Experiment(f"gymnasium:{task}", "none", seeds=seeds, steps=steps))
+    experiment = curiax.Experiment(f"gymnasium:{task}", "none", seeds=seeds, steps=steps, settings=changed or {})
+    result = curiax.run(experiment)
     returns = result.metrics["reward/episode_return"].to_numpy().reshape(seeds, -1)
     assert result.plan.settings["loop.rollout"] * result.plan.settings["loop.envs"] == ROLLOUT
     return {"seconds": time.perf_counter() - begun, "returns": returns, "settings": dict(result.plan.settings)}
@@ -102,6 +105,7 @@ def main() -> None:
         steps, bound_early, bound_end = TASKS[task]
         steps = args.steps or steps
         cases = {"curiax": ours(task, steps, args.seeds)}
+        cases |= {name: ours(task, steps, args.seeds, changed) for name, changed in VARIANTS.get(task, {}).items()}
         say(f"{task}: Curiax, {args.seeds} seeds, {cases['curiax']['seconds']:.0f} s")
         settings[task] = {"steps": steps, "curiax": cases["curiax"]["settings"], "commit": facts["commit"]}
         if args.sb3_python:

@@ -353,10 +353,24 @@ time.sleep(1)
     assert interrupt.LEFT in done.stderr
 
 
-def some_gc_callback() -> None:
+def some_gc_callback(number: int = signal.SIGTERM) -> None:
     """Where an exception would be lost."""
-    send(signal.SIGTERM)()
+    send(number)()
     time.sleep(0.01)
+
+
+@pytest.mark.parametrize("where", [some_gc_callback, lambda number: send(number)()], ids=["lost", "plain"])
+def test_ctrl_c_is_heard_where_python_would_lose_it(where: Any) -> None:
+    """A script that keeps nothing: the run ends as any program does, whatever Ctrl-C happens to interrupt."""
+
+    def interrupted() -> None:
+        where(signal.SIGINT)
+        time.sleep(10.0)
+        pytest.fail("nobody was told")
+
+    with pytest.raises(KeyboardInterrupt), interrupt.heard():
+        interrupted()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_request_where_it_would_be_lost_is_granted_in_a_moment(

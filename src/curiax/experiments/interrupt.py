@@ -73,14 +73,14 @@ def heeded() -> list[int]:
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
 
-def remind() -> None:
-    """Have the main thread look at a request again; not by SIGINT, which would count as the second one."""
+def remind(number: int = signal.SIGTERM) -> None:
+    """Have the main thread look at a request again; where SIGINT would count as the second one, by SIGTERM."""
     if hasattr(signal, "pthread_kill"):
         main = threading.main_thread().ident
         assert main is not None
-        signal.pthread_kill(main, signal.SIGTERM)  # wakes it even from a sleep
+        signal.pthread_kill(main, number)  # wakes it even from a sleep
     else:
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager
@@ -121,6 +121,28 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
             signal.signal(number, handler)
     if stop.signal is not None:
         pass_on(stop.signal, before[stop.signal])
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Ctrl-C ends the block as it ends any program, also where Python would lose the exception that it raises."""
+    usual = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+
+    def take(number: int, frame: FrameType | None) -> None:
+        if not fragile(frame):
+            usual(number, frame)
+        again = threading.Timer(SOON, remind, (signal.SIGINT,))
+        again.daemon = True
+        again.start()
+
+    signal.signal(signal.SIGINT, take)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def pass_on(number: int, handler: Any) -> None:

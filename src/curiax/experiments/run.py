@@ -38,7 +38,7 @@ from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
 from ..train.batch import HostReport
 from . import folder, saved
-from .interrupt import DONE, Stop, listening
+from .interrupt import DONE, Stop, heard, listening
 from .manifest import Notes, complaint
 from .options import RunOptions
 from .pictures import taken
@@ -153,7 +153,11 @@ def carry_out(
     notes = notes_of(plan)
     with contextlib.ExitStack() as cleanup:
         # Without a place to save to, Ctrl-C ends the run as it ends any program.
-        stop = Stop() if store is None else cleanup.enter_context(listening(progress.say))
+        if store is None:
+            stop = Stop()
+            cleanup.enter_context(heard())
+        else:
+            stop = cleanup.enter_context(listening(progress.say))
         metrics, facts, training = train(plan, notes, store, progress, options, begun, stop)
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
