@@ -32,6 +32,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "host": ("--repeats", "1"),
     "bonus_latency": ("--repeats", "1"),
     "suite": ("--repeats", "1"),
+    "emulators": ("--repeats", "1", "--games", "breakout"),
     "arcade_small": ("--preset", "small", "--repeats", "1", "--seeds", "1"),
 }
 SCRIPTS = {"arcade_small": "arcade"}
