@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 import traceback
 from collections.abc import Iterable
-from pathlib import Path
 
 
 class CuriaxError(Exception):
@@ -65,7 +65,7 @@ class Interrupted(KeyboardInterrupt):
 def place_of(error: BaseException) -> str:
     """Where an error was raised: `mine.py, line 12`."""
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "an unknown place"
+    return f"{os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else "an unknown place"
 
 
 def left(whose: str, error: SystemExit) -> ContractError:
