@@ -65,7 +65,7 @@ def main() -> None:
     facts = start_facts()
     from curiax.experiments.registry import METHODS
 
-    names = list({entry.cls: name for name, entry in reversed(METHODS.items())}.values())
+    names = list({entry.cls: name for name, entry in reversed(METHODS.items()) if entry.cls}.values())
     cases = {name: asking(name, args.calls) for name in sorted(names)}
     interleave({name: ask for name, (ask, _) in cases.items()}, args.repeats)
     summary = {

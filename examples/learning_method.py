@@ -25,6 +25,10 @@ class ExcessSurprise(curiax.AbstractCuriosity):
     """Pays for observations that are less likely than the model expected them to be."""
 
     bibtex: ClassVar[str] = ""
+    #: What `loss` reports beside itself, for readers of reports.
+    metrics: ClassVar[tuple[curiax.Metric, ...]] = (
+        curiax.Metric("entropy", "entropy of the prediction", "nats", "How much the model expects to be off."),
+    )
 
     trunk: MLP
     head: GaussianHead

@@ -67,7 +67,7 @@ def expected(path: Path) -> dict[str, np.ndarray]:
         one = trained.one(seed)
         agent, model = setup.agent, one.networks.curiosity
         see = lambda x, one=one: setup.normalise(one.obs_stats, jnp.asarray(x))  # noqa: E731
-        if plan.method_entry.cls.agent == "ppo":
+        if plan.method_entry.agent == "ppo":
             still, first = jnp.zeros(spec.action.size), jnp.zeros((), bool)
             greedy = functools.partial(agent.act, agent.actor(one.networks), behaviour="greedy")
             act = jax.vmap(lambda o, greedy=greedy: greedy((), o, first, still)[1])  # noqa: B023

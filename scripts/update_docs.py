@@ -23,15 +23,16 @@ import numpy as np
 
 from curiax import __version__, cli
 from curiax._settings import descriptions, signature
-from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS, Conflict
+from curiax.experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS, Conflict
 from curiax.experiments.options import RunOptions
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.published import PUBLISHED, RATIO, described
 from curiax.experiments.registry import METHODS, TASKS
-from curiax.experiments.spec import Experiment, resolve
+from curiax.experiments.spec import Experiment, Plan, resolve
 from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SIX, SUITES
 from curiax.report import claims, statistics
-from curiax.report.assemble import begun, distinct, headline, paper_claims, sign
+from curiax.report.assemble import begun, distinct, paper_claims, sign
+from curiax.report.charts import counted
 from curiax.report.origin import trained_by, version
 from curiax.report.ratio import NEAR
 from curiax.report.record import Record, load, read_heading
@@ -565,7 +566,7 @@ def reports(_: str, __: str) -> str:
 def claims_part(folder: str, _: str) -> str:
     """The paper's claims, each with its verdict, and what stood in the way of those that did not hold."""
     found = records(folder)
-    metric = headline(found)
+    metric = counted(found)
     shown = paper_claims(found, metric)
     judged = {j.claim.text: j for j in claims.judge(found, metric)}
     if not shown:
@@ -886,12 +887,17 @@ def conflicts_table(found: Sequence[Conflict]) -> str:
         for preset in GENERAL:
             tasks = conflict.tasks if conflict.tasks and conflict.tasks[0] in MUJOCO else (PLAIN, FROZEN)
             plans = [resolve(Experiment(task, conflict.method or "lbs", preset=preset)) for task in tasks]
-            told = dict.fromkeys(plain(plan.settings[conflict.setting]) for plan in plans)
+            told = dict.fromkeys(in_force(plan, preset, conflict.setting) for plan in plans)
             values.append(" / ".join(told))
         setting = f"`{conflict.setting}`" + (f" ({conflict.method.upper()})" if conflict.method else "")
         lines.append([conflict.topic, conflict.paper, conflict.code, setting, *values])
     header = ["topic", "paper", "released code", "setting", *(f"`{preset}`" for preset in GENERAL)]
     return grid(header, lines)
+
+
+def in_force(plan: Plan, preset: str, setting: str) -> str:
+    """What a preset decides."""
+    return PRESETS[preset].headline.partition("/")[2] if setting == HEADLINE else plain(plan.settings[setting])
 
 
 def plain(value: Any) -> str:

@@ -68,7 +68,7 @@ def expected_place(plan: Plan, injection: Injection) -> str:
 
 def possible_fields(plan: Plan) -> tuple[Field, ...]:
     """The fields that can be poisoned: only what learns has losses and gradients."""
-    model = flatten(plan.method(jax.random.key(0)))[0].size > 0 and model_steps(plan)[0] > 0
+    model = flatten(plan.build_method(jax.random.key(0)))[0].size > 0 and model_steps(plan)[0] > 0
     able = {"model": model, "policy": policy_steps(plan) > 0}
     return tuple(field for field in FIELDS if able.get(field.split("_")[0], True))
 

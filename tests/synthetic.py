@@ -14,6 +14,7 @@ import polars as pl
 from curiax.envs import NoisyMNIST
 from curiax.experiments import folder
 from curiax.experiments.pictures import taken
+from curiax.experiments.presets import PRESETS
 from curiax.experiments.run import describe_grid
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
@@ -34,7 +35,7 @@ def manifest(task: str, method: str, seeds: Sequence[int], **changes: Any) -> di
         "experiment": experiment.as_json(),
         "preset": experiment.preset,
         "iterations": LONGER.get(task, ITERATIONS),
-        "coverage": plan.setup.loop.coverage,
+        "headline": PRESETS[experiment.preset].headline,
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         "seconds": {"start": 1.0, "train": 2.0, "cpu": 4.0},
         "command": "curiax run",

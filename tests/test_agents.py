@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from small import SMALL
 from toys import Counter, Regression
 
 import curiax
+from curiax import Experiment
 from curiax.agents import AbstractAgent
 from curiax.experiments.spec import Plan, resolve
 from curiax.experiments.training import Training
+from curiax.report.record import condense
 
 #: Each family of tasks: in JAX, a simulator, emulators.
 GAME = {
@@ -152,3 +157,38 @@ def test_behaviours_have_names() -> None:
     likely = networks.agent.distribution(jnp.ones(2))
     assert curious.act(*given, behaviour="greedy")[1] == likely.mean
     assert curious.act(*given)[1] == pytest.approx(float(likely.mean[0] + likely.std[0]), rel=1e-6)
+
+
+# --- agents that no bonus is paid to ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["random", "none"])
+def test_without_a_method_there_is_no_bonus_anywhere(name: str, tmp_path: Path) -> None:
+    """Not in the state, the metrics, the record, or what is kept of the run."""
+    result = curiax.run(Experiment("mountain-car", name, seeds=2, steps=512, settings=SMALL), tmp_path / "run")
+    assert result.plan.build_method is None
+    assert not [metric for metric in result.metrics.columns if metric.startswith(("bonus/", "paid/", "model/"))]
+    assert not [metric.name for metric in result.plan.metrics if metric.name.startswith("model/")]
+    record = condense(result.manifest, result.metrics)
+    assert "occupancy/bins" in record.maps
+    trained = curiax.load(tmp_path / "run")
+    obs = np.zeros(2, np.float32)
+    assert trained.act(obs).shape == (1,)
+    with pytest.raises(curiax.UsageError, match=f"'{name}' pays no bonus"):
+        trained.bonus(obs, np.zeros(1, np.float32), obs)
+    with pytest.raises(curiax.UsageError, match=f"'{name}' pays no bonus: .*curiax list"):
+        curiax.Bonus(name, gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2), num_envs=1)
+    with pytest.raises(curiax.UsageError, match=f"method.beta: '{name}' is no method"):
+        resolve(Experiment("mountain-car", name, settings={"method.beta": 1.0}))
+
+
+def test_a_random_agent_draws_uniformly_and_never_learns() -> None:
+    plan = resolve(Experiment("mountain-car", "random", seeds=1))
+    agent = plan.setup.agent
+    key = jax.random.key(0)
+    noise = agent.noise((4000,), key=key)
+    networks = agent.build(key=key)
+    drawn = jax.vmap(lambda n: agent.act(agent.actor(networks), (), jnp.zeros(2), jnp.asarray(True), n)[1])(noise)
+    low, high = np.asarray(plan.setup.task.spec.action.low), np.asarray(plan.setup.task.spec.action.high)
+    assert scipy.stats.kstest((np.asarray(drawn)[:, 0] - low) / (high - low), "uniform").pvalue > 1e-3
+    assert jax.tree.leaves(networks) == []

@@ -25,7 +25,7 @@ from curiax.cli.doctor import mario_works
 from curiax.envs import Mario, mario
 from curiax.envs.atari import PAPER
 from curiax.experiments import reproduce
-from curiax.experiments.progress import headline
+from curiax.experiments.progress import Lines
 from curiax.experiments.published import references
 from curiax.experiments.registry import METHODS, TASKS, find_task, foreign
 from curiax.experiments.reproduce import experiments, lead, on_games
@@ -310,7 +310,7 @@ def test_a_record_keeps_the_mean_score_since_the_point_before() -> None:
         expected = [row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else np.nan for row in window]
         np.testing.assert_allclose(record.curves["game/score"][:, k], expected, rtol=1e-5)
     assert np.isnan(record.curves["game/score"][:, 0]).tolist() == [False, False, True]
-    np.testing.assert_allclose(games.in_the_end(record), score[:, 549:].mean(1), rtol=1e-3)
+    np.testing.assert_allclose(record.in_the_end("game/score"), score[:, 549:].mean(1), rtol=1e-3)
     best = frame["game/best"].to_numpy().reshape(3, 610)
     np.testing.assert_array_equal(record.curves["game/best"], best[:, at])
 
@@ -322,7 +322,7 @@ def test_a_record_with_scores_survives_the_disk(tmp_path: Path) -> None:
         assert np.isnan(after.curves["game/score"]).any() == np.isnan(before.curves["game/score"]).any()
         np.testing.assert_allclose(after.curves["game/score"], before.curves["game/score"], rtol=1e-3)
         assert after.plays
-        assert after.headline is None
+        assert after.headline == "game/score"
 
 
 def test_a_score_is_missing_only_before_the_first_episode(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_scores_stand_beside_the_authors_at_the_same_steps() -> None:
     table = {(row.method, row.metric): row for row in rows(records, "s")}
     assert {metric for _, metric in table} == {"game/score", "game/length", "game/best", "game/episodes"}
     ours = table["lbs", "game/score"]
-    assert ours.values == tuple(games.in_the_end(records[0]))
+    assert ours.values == tuple(records[0].in_the_end("game/score"))
     assert (ours.ci_low, ours.ci_high) == pytest.approx(statistics.interval(ours.values))
     assert ours.paper == references()[BREAKOUT].at(610 * STEPS)
     assert (ours.paper_seeds, ours.verdict) == (5, "agrees")
@@ -493,7 +493,7 @@ def test_a_full_run_says_that_it_is_one() -> None:
 
 def test_the_authors_curve_is_drawn_over_the_steps_that_were_run() -> None:
     made = content([played(BREAKOUT, "lbs", count=183)])
-    (drawn, *_) = [curves for curves in made.curves if curves.key == "game/episodes"]
+    (drawn, *_) = [curves for curves in made.curves if curves.key == "game/scores"]
     assert drawn.apart
     theirs = {series.task: series for series in drawn.series if series.label == games.AUTHORS}
     score = theirs[f"{BREAKOUT} game/score"]
@@ -510,7 +510,7 @@ def test_the_authors_curve_is_drawn_over_the_steps_that_were_run() -> None:
 
 def test_the_best_score_is_one_episode_s_and_has_no_interval() -> None:
     record = played(BREAKOUT, "lbs", count=183)
-    (drawn, *_) = [curves for curves in content([record]).curves if curves.key == "game/episodes"]
+    (drawn, *_) = [curves for curves in content([record]).curves if curves.key == "game/scores"]
     (best,) = [series for series in drawn.series if series.task == f"{BREAKOUT} game/best"]
     np.testing.assert_allclose(best.mean[-1], record.curves["game/best"][:, -1].max(), rtol=1e-3)
     assert best.low == best.high == ()
@@ -540,15 +540,19 @@ def test_games_and_other_tasks_share_a_report(tmp_path: Path) -> None:
 
 def test_progress_and_terminal_tell_the_score(capsys: pytest.CaptureFixture[str]) -> None:
     latest = {"game/score": np.array([1.0, 2.0]), "coverage/rooms": np.array([4.0, 4.0]), "bonus/mean": np.ones(2)}
-    assert headline(latest, "cells") == "score 1.5"
-    assert headline({**latest, "game/score": np.array([np.nan, 2.0])}, "cells") == "no episode has ended yet"
+    progress = Lines()
+    progress.declare(resolve(Experiment(BREAKOUT, "lbs")))
+    assert progress.headline(latest) == "score 1.5"
+    assert progress.headline({**latest, "game/score": np.array([np.nan, 2.0])}) == "no episode has ended yet"
     print_content(content([played(BREAKOUT, "lbs")]))
     shown = capsys.readouterr().out.split()  # a column's name is broken where it is long
     assert {"authors'", "53.9", "8.7"} <= {*shown}
     record, frame = played(BREAKOUT, "lbs"), frame_of(BREAKOUT, 1.0, 3, 610)
     plan = resolve(Experiment(BREAKOUT, "lbs", seeds=3, steps=610 * STEPS))
     result = RunResult(plan, frame, {**record.facts, "lost": {}}, None, False)
-    assert run_summary(result)["final"]["game/score"]["values"] == list(games.in_the_end(record))
+    assert run_summary(result)["final"]["game/score"]["values"] == list(record.in_the_end("game/score"))
     text = run_text(result, None)
     assert "score in the last tenth of training: 5" in text
-    assert "episodes finished, in the end of 1,1" in text
+    assert "episode length in the last tenth of training: 1,1" in text
+    assert f"best score: {record.final('game/best').max():,.1f}" in text
+    assert f"episodes finished: {record.final('game/episodes').sum():,.0f}" in text

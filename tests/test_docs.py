@@ -15,7 +15,7 @@ import pytest
 from synthetic import compared_manifest, compared_metrics
 
 from curiax._version import __version__
-from curiax.experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
+from curiax.experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
@@ -226,6 +226,9 @@ def test_the_table_of_choices_is_what_the_presets_do() -> None:
     for row in rows:
         cells = [cell.strip() for cell in row]
         found = re.match(r"`([a-z]+\.[a-z_]+)`(?! *,)", cells[3]) if len(cells) == 8 else None
+        if len(cells) == 8 and cells[3] == f"`{HEADLINE}`":
+            assert cells[4:] == [PRESETS[preset].headline.partition("/")[2] for preset in names]
+            checked += len(names)
         if not found:
             continue
         method = "rnd" if "RND" in cells[3] else "lbs"

@@ -159,7 +159,7 @@ def test_a_path_that_is_no_text_works(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_folders_of_runs_have_names_that_fit(tmp_path: Path) -> None:
     name = "N" * 300
-    (tmp_path / "lengthy.py").write_text(f"import curiax\nclass {name}(curiax.curiosity.Random):\n    'Long.'\n")
+    (tmp_path / "lengthy.py").write_text(f"import curiax\nclass {name}(curiax.curiosity.RND):\n    'Long.'\n")
     folder = run_folder(resolve(Experiment("mountain-car", f"lengthy:{name}")))
     assert len(folder) < 255
     usual = resolve(Experiment("mountain-car", "lbs"))

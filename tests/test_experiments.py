@@ -55,7 +55,6 @@ def test_paper_code_is_the_released_code() -> None:
         "loop.intrinsic_weight": 1.0,
         "loop.obs_clip": 10.0,
         "loop.obs_epsilon": 1e-8,
-        "loop.coverage": "cells",
         "method.beta": 0.1,
         "method.posterior": "trunk",
         "method.width": None,  # 32 for vectors
@@ -72,11 +71,10 @@ def test_paper_code_is_the_released_code() -> None:
             {
                 "ppo.entropy_weight": 0.001,
                 "learner.clip_order": "after",
-                "loop.coverage": "bins",
                 "method.posterior": "full",
             },
         ),
-        ("clean", {"loop.successor": "true", "ppo.episode_ends": "bootstrap", "loop.coverage": "bins"}),
+        ("clean", {"loop.successor": "true", "ppo.episode_ends": "bootstrap"}),
         (
             "curiax",
             {

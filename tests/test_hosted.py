@@ -20,7 +20,6 @@ from curiax._types import Rewards
 from curiax.agents import PPO, CuriousAgent, PPOSettings, RewardSettings, Uniform
 from curiax.agents._base import AbstractAgent
 from curiax.curiosity import Learner, LearnerSettings
-from curiax.curiosity.none import NoBonus
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, HostRemote, RemoteSettings
 from curiax.envs.remote import uniform
 from curiax.experiments.options import RunOptions
@@ -284,9 +283,7 @@ def test_acting_on_the_host_is_acting_in_jax(space: Any, agent: Any) -> None:
     obs = np.random.default_rng(0).normal(size=(4, seeds, envs, 5)).astype(np.float32)
     kind = np.int32 if isinstance(space, curiax.Discrete) else np.float32
     out = np.zeros((4, seeds, envs, *space.shape), kind)
-    curious = CuriousAgent(
-        spec, agent, Learner(LearnerSettings()), lambda key: NoBonus(spec, key=key), RewardSettings()
-    )
+    curious = CuriousAgent(spec, agent, Learner(LearnerSettings()), None, RewardSettings())
     first = np.zeros((seeds, envs), bool)
     for actor in (curious.host_actor(stacked, (), noise), AbstractAgent.host_actor(curious, stacked, (), noise)):
         for t in range(4):
@@ -405,7 +402,7 @@ def test_a_wreck_that_never_recovers_does_not_keep_the_others_from_being_saved(t
 
 def test_simulators_of_lost_seeds_are_kept_as_they_are_and_judged_by_nobody() -> None:
     """They may share what they keep with others, or be made anew from a record of what was done with them."""
-    training = Training(resolve(curiax.Experiment(WreckedSled, "random", seeds=2, steps=512, settings=SMALL)), 1)
+    training = Training(resolve(curiax.Experiment(WreckedSled, "rnd", seeds=2, steps=512, settings=SMALL)), 1)
     try:
         snapshot = training.snapshot()
         envs = training.plan.setup.loop.envs

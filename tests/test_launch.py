@@ -28,6 +28,7 @@ from curiax._errors import Interrupted
 from curiax.cli import main
 from curiax.experiments.folder import read_metrics
 from curiax.experiments.interrupt import TOGETHER
+from curiax.experiments.spec import resolve
 from curiax.launch import (
     AbstractLauncher,
     Ending,
@@ -476,7 +477,8 @@ def test_progress_is_replaced_whole_and_not_too_often(tmp_path: Path, monkeypatc
     file = tmp_path / "deep" / ".run.progress"
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    progress = FileProgress(file, "cells")
+    progress = FileProgress(file)
+    progress.declare(resolve(Experiment("mountain-car", "lbs")))
     assert progress_file.read(file) == Standing(pid=os.getpid(), host=socket.gethostname())
     progress.start("lbs on mountain-car", 200, 2000)
     latest = {"coverage/cells": np.asarray([10.0, 20.0])}
@@ -488,7 +490,7 @@ def test_progress_is_replaced_whole_and_not_too_often(tmp_path: Path, monkeypatc
     progress.advance(50, latest)
     said = progress_file.read(file)
     assert said is not None
-    assert (said.iteration, said.share, said.note) == (50, 0.25, "coverage  15.0 % (cells)")
+    assert (said.iteration, said.share, said.note) == (50, 0.25, "coverage 15.0 % (cells)")
     progress.advance(200, latest)
     progress.finish()
     said = progress_file.read(file)

@@ -29,6 +29,7 @@ LAYERS = [
         "_version",
         "_files",
         "_matplotlib",
+        "_metrics",
         "_source",
         "_text",
         "nn",

@@ -19,13 +19,14 @@ from curiax import OutputError
 from curiax.cli._tables import print_content
 from curiax.envs import NoisyMNIST
 from curiax.experiments import pictures
-from curiax.experiments.progress import headline
+from curiax.experiments.progress import Lines
 from curiax.experiments.published import DESCRIBED, RATIO
 from curiax.experiments.registry import TASKS
+from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.suites import MNIST, PLAIN
 from curiax.report import figures, ratio, samples, statistics
 from curiax.report.assemble import assemble, distinct
-from curiax.report.charts import left_curves, ratio_curves
+from curiax.report.charts import left_curves, main_curves
 from curiax.report.claims import judge
 from curiax.report.content import Content
 from curiax.report.publish import publish, verify
@@ -103,8 +104,8 @@ def test_a_long_run_keeps_its_very_first_bonus_and_all_of_its_last_tenth() -> No
     assert len(record.steps) == 101
     assert record.moments[0] == record.steps[0] == FULL // 1000
     np.testing.assert_allclose(ratio.at_the_start(record, "ratio/first"), first[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(ratio.in_the_end(record, "ratio/second"), second[:, 900:].mean(1), rtol=1e-6)
-    np.testing.assert_allclose(ratio.in_the_end(record), (first / second)[:, 900:].mean(1), rtol=1e-6)
+    np.testing.assert_allclose(record.in_the_end("ratio/second"), second[:, 900:].mean(1), rtol=1e-6)
+    np.testing.assert_allclose(record.in_the_end(RATIO), (first / second)[:, 900:].mean(1), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_bonus_that_began_with_nothing_has_no_share_left() -> None:
 
 
 def test_curves_start_at_the_whole_bonus_and_stay_on_a_logarithmic_axis() -> None:
-    (ratios,), (left,) = ratio_curves([made("lbs", 1.0)]), left_curves([made("lbs", 1.0)])
+    (ratios, _), (left,) = main_curves([made("lbs", 1.0)]), left_curves([made("lbs", 1.0)])
     assert ratios.log
     assert left.log
     assert (ratios.ideal, left.ideal) == (1.0, None)
@@ -341,7 +342,9 @@ def test_a_page_may_hold_both_kinds_of_tasks() -> None:
 
 
 def test_progress_tells_the_ratio() -> None:
-    assert headline({"bonus/mean": np.array([3.0]), RATIO: np.array([1.0, 1.5])}, "cells") == "ratio 1.25"
+    progress = Lines()
+    progress.declare(resolve(Experiment("mnist", "lbs")))
+    assert progress.headline({"bonus/mean": np.array([3.0]), RATIO: np.array([1.0, 1.5])}) == "ratio 1.25 ×"
 
 
 def test_tables_say_how_their_intervals_come_about() -> None:

@@ -43,7 +43,8 @@ def test_every_method_reads_back_exactly(method: str, tmp_path: Path) -> None:
     assert plan.seeds == read.seeds == (7, 2)
     assert same(read, saved.fresh(plan, (7, 2)))
     one = read.one(2)
-    assert same(one.networks.curiosity, plan.method(jax.random.fold_in(jax.random.key(2), 1)))
+    build = plan.build_method
+    assert same(one.networks.curiosity, build and build(jax.random.fold_in(jax.random.key(2), 1)))
     assert one.obs_stats.mean.shape == plan.setup.task.spec.obs_shape
 
 
@@ -238,13 +239,13 @@ def test_defaults_of_its_own_time_hold(run: Path) -> None:
 
     def older(about: dict[str, Any]) -> None:
         about["settings"]["ppo.clip"] = 0.3
-        del about["settings"]["loop.coverage"]
+        del about["settings"]["loop.model_action"]
 
     edit(run, older)
     plan, _ = saved.read(run)
     assert plan.settings["ppo.clip"] == 0.3
     assert plan.setup.agent.policy.settings.clip == 0.3
-    assert plan.settings["loop.coverage"] == now.settings["loop.coverage"]
+    assert plan.settings["loop.model_action"] == now.settings["loop.model_action"]
     assert plan.experiment == now.experiment
     edit(run, lambda about: about["settings"].update({"ppo.gone": 1}))
     refused(run, r"differ in ppo.gone")

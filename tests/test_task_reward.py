@@ -213,9 +213,9 @@ def test_returns_are_told_where_no_cells_are_counted(tmp_path: Path) -> None:
     final = run_summary(result)["final"]
     assert final[RETURN] == {"mean": 5.0, "interval": (5.0, 5.0), "values": [5.0, 5.0, 5.0]}
     assert final[LENGTH]["values"] == [5.0, 5.0, 5.0]
-    assert "return of episodes in the last tenth of training: 5.0  95 % interval [5.0, 5.0]; 5 steps long" in run_text(
-        result, None
-    )
+    text = run_text(result, None)
+    assert "return of episodes in the last tenth of training: 5.0  95 % interval [5.0, 5.0]" in text
+    assert "length of episodes in the last tenth of training: 5 steps" in text
 
 
 @pytest.mark.parametrize("weight", ["extrinsic", "intrinsic"])

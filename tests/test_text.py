@@ -123,7 +123,7 @@ def test_a_heading_is_clean() -> None:
 @pytest.mark.parametrize("label", [HOSTILE.removesuffix("\udcff"), MARKUP, "[/x]", "[/]", "[red]"])
 def test_progress_takes_names_for_text(label: str, capsys: pytest.CaptureFixture[str]) -> None:
     latest = {"coverage/cells": np.array([50.0])}
-    for progress in (Bar("cells"), Lines("cells")):
+    for progress in (Bar(), Lines()):
         progress.start(label, 2, 100)
         progress.note(label)
         progress.say(label)

@@ -189,19 +189,19 @@ def test_a_refused_step_has_not_happened() -> None:
 
 def test_refusals() -> None:
     envs = SyncVectorEnv([lambda k=k: Clock(k) for k in range(N)])
-    other = Bonus("none", SEEN, spaces.Discrete(4), num_envs=N)
+    other = Bonus("rnd", SEEN, spaces.Discrete(4), num_envs=N)
     for bonus, message in (
         (other, "bonus: made for the action_space Discrete"),
         (
-            Bonus("none", spaces.Box(-1, 1, (3,)), Clock.action_space, num_envs=N),
+            Bonus("rnd", spaces.Box(-1, 1, (3,)), Clock.action_space, num_envs=N),
             "bonus: made for the observation_space",
         ),
-        (Bonus("none", SEEN, Clock.action_space, num_envs=3), "bonus: made for num_envs=3, there are 2"),
+        (Bonus("rnd", SEEN, Clock.action_space, num_envs=3), "bonus: made for num_envs=3, there are 2"),
         ("lbs", "bonus = 'lbs': give a curiax.Bonus"),
     ):
         with pytest.raises(UsageError, match=message):
             CuriousVectorEnv(envs, bonus)
-    good = Noted("none")
+    good = Noted("rnd")
     for options, message in (
         ({"weight": float("nan")}, "weight = nan: must be a finite number"),
         ({"extrinsic_weight": "1"}, "extrinsic_weight = '1'"),

@@ -30,6 +30,7 @@ from .integrations import register as _register
 
 if TYPE_CHECKING:
     from . import dist, envs, nn
+    from ._metrics import Metric
     from ._tree import Frozen
     from ._types import Axis, Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec, Transition
     from .agents import PPOSettings
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 #: Where the names live that are imported when they are first asked for: to load an agent and act takes neither JAX nor
 #: anything of training.
 _HOMES = {
+    "_metrics": "Metric",
     "_tree": "Frozen",
     "_types": "Axis Box Discrete Grid PRNGKey Rollout Scalar Spec Transition",
     "agents": "PPOSettings",
@@ -93,6 +95,7 @@ __all__ = [
     "Learner",
     "LearnerSettings",
     "LoopSettings",
+    "Metric",
     "NoisyRemote",
     "NonFiniteError",
     "OutputError",

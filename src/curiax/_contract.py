@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from ._errors import ContractError, CuriaxError
-from ._types import Box, Grid, Spec, Transition
+from ._metrics import Metric
+from ._text import checked_name
+from ._types import Box, Grid, Rollout, Spec, Transition
 from .curiosity import AbstractCuriosity
 from .envs import AbstractTask, Probe, Samples
 
@@ -97,8 +99,39 @@ def check_task_shapes(task: AbstractTask, name: str) -> None:
         expect(f"{name}.unlearnable()", drew, (), jnp.bool_)
     if task.compared is not None:
         expect(f"{name}.kind()", shaped(f"{name}.kind()", task.kind, point), (), jnp.integer, "It is 0 or 1.")
+    check_metrics(f"task {name!r}", task.metrics)
+    check_measure(task, state, name)
     check_probe(task, state, name)
     check_samples(task, state, name)
+
+
+def check_metrics(who: str, metrics: Any) -> None:
+    """What is declared are metrics, each once and under a bare name."""
+    if not isinstance(metrics, tuple) or not all(isinstance(metric, Metric) for metric in metrics):
+        raise ContractError(f"the metrics of {who} must be a tuple of curiax.Metric; () if none are declared.")
+    names = [metric.name for metric in metrics]
+    for name in names:
+        checked_name(f"the name of a metric of {who}", name)
+        if names.count(name) > 1:
+            raise ContractError(f"{who} declares the metric {name!r} twice.")
+        if "/" in name:
+            bare = name.rpartition("/")[2]
+            raise ContractError(f"{who} declares the metric {name!r}: leave its group out, as {bare!r}.")
+
+
+def check_measure(task: AbstractTask, state: Any, name: str) -> None:
+    """What a task measures of a rollout are numbers by name."""
+    one, point = one_transition(task.spec), shaped(f"{name}.track()", task.track, state)
+
+    def stacked(tree: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.zeros((2, 3, *jnp.shape(x)), x.dtype), tree)
+
+    rollout = Rollout(stacked(one), stacked(one).obs, stacked(point))
+    found = shaped(f"{name}.measure()", task.measure, rollout)
+    if not isinstance(found, dict):
+        raise ContractError(f"{name}.measure() must return a dict of names and numbers, not {type(found).__name__}.")
+    for metric, value in found.items():
+        expect(f"the metric {metric!r} of {name}.measure()", value, (), jnp.floating)
 
 
 def check_samples(task: AbstractTask, state: Any, name: str) -> None:
@@ -143,6 +176,7 @@ def check_probe(task: AbstractTask, state: Any, name: str) -> None:
 
 def check_method_shapes(model: AbstractCuriosity, spec: Spec, name: str) -> None:
     """Everything a method returns has the shapes of the interface."""
+    check_metrics(f"method {name!r}", model.metrics)
     key, t = jax.random.key(0), one_transition(spec)
     memory = model.memory()
     result = shaped(f"{name}.reward()", lambda m, t, k: model.reward(m, t, key=k), memory, t, key)

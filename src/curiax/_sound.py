@@ -53,7 +53,8 @@ class Checks(eqx.Module):
     @staticmethod
     def of(*found: tuple[Check, Int[Array, ""]]) -> Checks:
         """Checks and their places."""
-        return Checks(jnp.stack([place for _, place in found]), tuple(check for check, _ in found))
+        places = jnp.stack([place for _, place in found]) if found else jnp.zeros((0,), jnp.int32)
+        return Checks(places, tuple(check for check, _ in found))
 
     def __add__(self, later: Checks) -> Checks:
         return Checks(jnp.concatenate([self.places, later.places], axis=-1), (*self.each, *later.each))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree, Shaped
 
+from .._metrics import Metric
 from .._sound import Check, Checks, all_within, first
 from .._types import PRNGKey, Rollout, Spec, Transition
 
@@ -73,6 +74,11 @@ class AbstractAgent(eqx.Module):
 
     #: The ways in which it can act: the first is the one that it is trained with.
     behaviours: ClassVar[tuple[str, ...]] = ("explore",)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What it reports of its learning; what is not declared here is shown under its bare name."""
+        return ()
 
     @property
     def sees_successors(self) -> bool:

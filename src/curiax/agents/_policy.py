@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
+from .._metrics import Metric
 from .._sound import Checks
 from .._types import PRNGKey, Rewards, Rollout, Spec
 from ._base import HostActor
@@ -18,6 +19,9 @@ PolicyState = Any
 
 class AbstractPolicyLearner(eqx.Module):
     """Settings of a policy learner; what it learns is in an explicit state."""
+
+    #: What it reports of its learning.
+    metrics: ClassVar[tuple[Metric, ...]] = ()
 
     @property
     def sees_successors(self) -> bool:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key, Shaped
 
+from .._metrics import Metric
 from .._settings import Discount, Positive
 from .._sound import LIMIT, Check, Checks, all_within, first, unsound
 from .._tree import flatten
@@ -25,7 +26,12 @@ from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, s
 from ..curiosity.learner import Minibatches
 from ._base import AbstractAgent, HostActor, Learnt, Metrics, Work
 from ._policy import AbstractPolicyLearner, PolicyState
+from .task_reward import METRICS as OF_REWARD
 from .task_reward import TaskReward
+
+SCALE = Metric("bonus/scale", "deviation of the bonus", note="Of its discounted sum, by which it is divided.", low=0.0)
+PAID = Metric("bonus/paid_mean", "mean paid bonus", note="Scaled and clipped.")
+LOSS = Metric("loss", "loss of the model", note="Mean over an update's minibatches.")
 
 BONUS = Check("bonus", "the bonus of method {method!r}", "steps")
 TERMS = Check("terms", "the terms of its bonus that method {method!r} reports", "nothing")
@@ -82,30 +88,53 @@ class Networks(eqx.Module):
     """What a seed learns, without optimisers; the names are those of the arrays in exports."""
 
     agent: Any
-    curiosity: AbstractCuriosity
+    #: None of an agent that no bonus is paid to.
+    curiosity: AbstractCuriosity | None
 
 
 class CuriousState(eqx.Module):
     """What training carries from one iteration to the next."""
 
     policy: PolicyState
-    curiosity: AbstractCuriosity
-    learner: LearnerState
+    #: The method and what its learner carries; None without a method.
+    curiosity: AbstractCuriosity | None
+    learner: LearnerState | None
     #: None where the task's reward has no weight.
     task_reward: TaskReward | None
 
 
+class Paid(eqx.Module):
+    """What a method paid for a rollout."""
+
+    learner: LearnerState
+    #: The rollout as the method saw it, and what it was made to report.
+    seen: Rollout
+    terms: dict[str, Array]
+    raw: Float[Array, "T N"]
+    scaled: Float[Array, "T N"]
+
+
 class CuriousAgent(AbstractAgent):
-    """A policy learner, a method, and the learner that trains the method and scales its bonus."""
+    """A policy learner, a method, and the learner that trains the method and scales its bonus; or no method."""
 
     spec: Spec = eqx.field(static=True)
     policy: AbstractPolicyLearner
     learner: Learner
-    #: Draws the method's networks from a key.
-    build_method: Callable[[PRNGKey], AbstractCuriosity] = eqx.field(static=True)
+    #: Draws the method's networks from a key; None where no bonus is paid.
+    build_method: Callable[[PRNGKey], AbstractCuriosity] | None = eqx.field(static=True)
     rewards: RewardSettings = eqx.field(static=True)
+    #: What the method reports.
+    terms: tuple[Metric, ...] = eqx.field(static=True, default=())
 
     behaviours: ClassVar[tuple[str, ...]] = ("explore", "greedy")
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        of_policy = (metric.within("policy") for metric in self.policy.metrics)
+        of_model = (metric.within("model") for metric in (LOSS, *self.terms))
+        of_reward = OF_REWARD if self.rewards.extrinsic_weight != 0 else ()
+        of_bonus = () if self.build_method is None else (SCALE, PAID, *of_model)
+        return (*of_reward, *of_bonus[:2], *of_policy, *of_bonus[2:])
 
     @property
     def sees_successors(self) -> bool:
@@ -113,17 +142,18 @@ class CuriousAgent(AbstractAgent):
 
     @property
     def keeps_observations(self) -> bool:
-        return self.learner.settings.replay > 0
+        return self.build_method is not None and self.learner.settings.replay > 0
 
     # --- networks and state
 
     def build(self, *, key: PRNGKey) -> Networks:
         policy = self.policy.build(self.spec, key=jax.random.fold_in(key, Stream.POLICY_INIT))
-        return Networks(policy, self.build_method(jax.random.fold_in(key, Stream.METHOD_INIT)))
+        build = self.build_method
+        return Networks(policy, None if build is None else build(jax.random.fold_in(key, Stream.METHOD_INIT)))
 
     def start(self, networks: Networks, lead: tuple[int, int]) -> CuriousState:
         model, weighs_in = networks.curiosity, self.rewards.extrinsic_weight != 0
-        learner = self.learner.start(model, example_steps(self.spec, lead))
+        learner = None if model is None else self.learner.start(model, example_steps(self.spec, lead))
         task_reward = TaskReward.start(lead[1], self.rewards.normalise_reward) if weighs_in else None
         return CuriousState(self.policy.start(networks.agent), model, learner, task_reward)
 
@@ -156,11 +186,8 @@ class CuriousAgent(AbstractAgent):
     # --- learning
 
     def learn(self, state: CuriousState, rollout: Rollout, *, key: PRNGKey) -> tuple[CuriousState, Learnt, Work | None]:
-        keys, mixed, model = stream_keys(key), self.rewards, state.curiosity
-        seen = self.model_transitions(rollout)
-        terms = explanation(model, seen, key=keys[Stream.EXPLAIN])
-        learner, raw, paid = self.learner.reward(model, state.learner, seen, key=keys[Stream.BONUS])
-
+        keys, mixed = stream_keys(key), self.rewards
+        paid = self.pay(state, rollout, keys)
         task_reward, earned, of_reward = state.task_reward, rollout.step.reward, {}
         if task_reward is not None:
             task_reward, earned, of_reward = task_reward.pay(
@@ -169,29 +196,48 @@ class CuriousAgent(AbstractAgent):
                 clip=mixed.reward_clip,
                 all_valid=not self.spec.fillers,
             )
-        rewards = Rewards(earned, paid, mixed.extrinsic_weight, mixed.intrinsic_weight)
+        bonus = jnp.zeros_like(earned) if paid is None else paid.scaled
+        rewards = Rewards(earned, bonus, mixed.extrinsic_weight, mixed.intrinsic_weight)
         policy, report, policy_checks = self.policy.learn(
             self.spec, state.policy, rollout, rewards, key=keys[Stream.POLICY]
         )
-        work = None
-        if self.learner.trains(model):
-            learner, batches = self.learner.minibatches(model, learner, seen, key=keys[Stream.METHOD])
-            work = Work((batches.steps, batches.draws), batches.frames)
+        after = replace(state, policy=policy, task_reward=task_reward)
+        metrics = {**of_reward, **{f"policy/{name}": value for name, value in report.items()}}
+        checks = Checks.of() if policy_checks is None else policy_checks
+        if paid is None:
+            return after, Learnt(metrics, checks), None
 
-        metrics = {
+        learner, work = self.deal(state, paid, keys)
+        metrics |= {
             "bonus/scale": learner.scale.deviation,
-            "bonus/paid_mean": jnp.mean(paid),
-            **of_reward,
-            **{f"policy/{name}": value for name, value in report.items()},
-            **{f"model/{name}": value for name, value in terms.items()},
+            "bonus/paid_mean": jnp.mean(paid.scaled),
+            **{f"model/{name}": value for name, value in paid.terms.items()},
         }
-        checks = Checks.of((BONUS, first(unsound(raw, 2, LIMIT))), (TERMS, first(~all_within(terms))))
-        if policy_checks is not None:
-            checks += policy_checks
-        after = replace(state, policy=policy, learner=learner, task_reward=task_reward)
-        return after, Learnt(metrics, checks, raw, seen.step.valid), work
+        of_method = Checks.of((BONUS, first(unsound(paid.raw, 2, LIMIT))), (TERMS, first(~all_within(paid.terms))))
+        valid = paid.seen.step.valid
+        return replace(after, learner=learner), Learnt(metrics, of_method + checks, paid.raw, valid), work
+
+    def pay(self, state: CuriousState, rollout: Rollout, keys: Key[Array, " streams"]) -> Paid | None:
+        """What the method pays for a rollout, as it was before learning from it; None without a method."""
+        model, learner = state.curiosity, state.learner
+        if model is None or learner is None:
+            return None
+        seen = self.model_transitions(rollout)
+        terms = explanation(model, seen, key=keys[Stream.EXPLAIN])
+        learner, raw, scaled = self.learner.reward(model, learner, seen, key=keys[Stream.BONUS])
+        return Paid(learner, seen, terms, raw, scaled)
+
+    def deal(self, state: CuriousState, paid: Paid, keys: Key[Array, " streams"]) -> tuple[LearnerState, Work | None]:
+        """The minibatches that the method is trained on, where there is anything to train."""
+        model = state.curiosity
+        if model is None or not self.learner.trains(model):
+            return paid.learner, None
+        learner, batches = self.learner.minibatches(model, paid.learner, paid.seen, key=keys[Stream.METHOD])
+        return learner, Work((batches.steps, batches.draws), batches.frames)
 
     def work(self, state: CuriousState, work: Work) -> tuple[CuriousState, Metrics, Checks]:
+        assert state.curiosity is not None
+        assert state.learner is not None
         steps, draws = work.steps
         model, learner, report, (loss, gradient) = self.learner.train(
             state.curiosity, state.learner, Minibatches(steps, draws, None, work.common)
@@ -201,13 +247,15 @@ class CuriousAgent(AbstractAgent):
         return after, {f"model/{name}": value for name, value in report.items()}, checks
 
     def check(self, state: CuriousState) -> Checks:
+        of_policy = self.policy.check(state.policy)
+        checks = Checks.of() if of_policy is None else of_policy
+        if state.learner is None:
+            return checks
         # A memory may hold infinity on purpose, but no NaN.
         memory = [x for x in jax.tree.leaves(state.learner.memory) if eqx.is_inexact_array(x)]
         nans = jnp.stack([jnp.zeros((), bool), *(jnp.any(jnp.isnan(x)) for x in memory)])
         kept = (flatten(state.curiosity)[0], state.learner.opt_state, state.learner.scale)
-        checks = Checks.of((MODEL, first(~all_within(kept, jnp.inf) | jnp.any(nans))))
-        of_policy = self.policy.check(state.policy)
-        return checks if of_policy is None else checks + of_policy
+        return Checks.of((MODEL, first(~all_within(kept, jnp.inf) | jnp.any(nans)))) + checks
 
     def model_transitions(self, rollout: Rollout) -> Rollout:
         """The rollout as model and bonus see it: which successor at an episode's end, which action."""
@@ -221,15 +269,15 @@ class CuriousAgent(AbstractAgent):
 
     def pays(self, state: CuriousState, steps: Transition, *, key: PRNGKey) -> Float[Array, "T N"] | None:
         # A method with a memory pays by what came before.
-        if start_memory(state.curiosity, 1) is not None:
+        if state.curiosity is None or start_memory(state.curiosity, 1) is not None:
             return None
         return score(state.curiosity, None, steps, key=key)[1]
 
     def calibrates(self, state: CuriousState) -> bool:
-        return state.curiosity.calibrates
+        return state.curiosity is not None and state.curiosity.calibrates
 
     def calibrated(self, state: CuriousState, obs: Float[Array, "B ..."]) -> CuriousState:
-        return replace(state, curiosity=state.curiosity.calibrated(obs))
+        return state if state.curiosity is None else replace(state, curiosity=state.curiosity.calibrated(obs))
 
 
 def example_steps(spec: Spec, lead: tuple[int, int]) -> Transition:

@@ -15,7 +15,7 @@ import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Shaped
 
+from .._metrics import Metric, share
 from .._settings import Count, CountOrZero, Discount, Fraction, NonNegative, Positive
 from .._sound import Check, Checks, all_within, first
 from .._stats import valid_mean
@@ -35,9 +36,31 @@ from ..nn import MLP, Linear, generator, orthogonal
 from ._base import HostActor
 from ._policy import AbstractPolicyLearner
 
+BIBTEX = """@article{schulman2017proximal,
+  title   = {Proximal Policy Optimization Algorithms},
+  author  = {Schulman, John and Wolski, Filip and Dhariwal, Prafulla and Radford, Alec and Klimov, Oleg},
+  journal = {arXiv preprint arXiv:1707.06347},
+  year    = {2017}
+}"""
+
 LOSS = Check("policy_loss", "the policy's loss, given the bonus of {method!r}", "updates")
 GRADIENT = Check("policy_gradient", "the gradient of the policy's loss, given the bonus of {method!r}", "updates")
 POLICY = Check("policy", "the policy's parameters or optimiser, trained on the bonus of {method!r}", "nothing")
+
+#: What is measured of an update; the loop has `policy/` before each name.
+METRICS = (
+    Metric("entropy", "entropy of the policy", "nats", "Of a Gaussian, as the setting `ppo.entropy_reduction` has it."),
+    Metric("action_std", "deviation of actions", note="Mean over the dimensions of a Gaussian policy.", low=0.0),
+    Metric("policy_loss", "loss of the policy", note="Of the clipped surrogate, mean over the update's minibatches."),
+    Metric("value_loss", "loss of the value", note="Half of the squared error.", low=0.0),
+    Metric("approx_kl", "KL of the update", "nats", "How far an update moved the policy on its own rollout.", low=0.0),
+    share("clip_fraction", "steps clipped by the update", "Those whose probability changed beyond the clip."),
+    Metric("explained_variance", "variance the value explains", note="1 is all of it.", high=1.0, digits=2),
+    Metric("value_mean", "mean value"),
+    Metric("bonus_explained_variance", "variance of the bonus its value explains", high=1.0, digits=2),
+    Metric("bonus_value_mean", "mean value of the bonus"),
+    Metric("advantage_std", "deviation of advantages", note="Before they are standardised.", low=0.0),
+)
 
 EpisodeEnds = Literal["ignore", "terminate", "bootstrap"]
 
@@ -284,6 +307,8 @@ class PPO(AbstractPolicyLearner):
     """Proximal Policy Optimization."""
 
     settings: PPOSettings = eqx.field(static=True)
+
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     @property
     def optimiser(self) -> optax.GradientTransformation:

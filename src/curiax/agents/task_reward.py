@@ -7,11 +7,45 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from .._metrics import Metric
 from .._stats import ReturnScale
 from .._types import Transition
 
 #: The metrics of episodes, where the task's reward weighs in.
 RETURN, LENGTH = "reward/episode_return", "reward/episode_length"
+OF_EPISODES = "Mean over the episodes that ended in a rollout."
+NONE_ENDED = "no episode has ended yet"
+METRICS = (
+    Metric(
+        RETURN,
+        "return of episodes",
+        "",
+        f"{OF_EPISODES} Undiscounted, as the task gives its reward.",
+        "return",
+        better="higher",
+        digits=1,
+        missing=NONE_ENDED,
+        rank=20,
+    ),
+    Metric(
+        LENGTH,
+        "length of episodes",
+        "steps",
+        OF_EPISODES,
+        "episode length",
+        low=0.0,
+        digits=0,
+        missing=NONE_ENDED,
+        rank=2,
+    ),
+    Metric(
+        "reward/scale",
+        "deviation of the task's reward",
+        "",
+        "Of its discounted sum, by which it is divided.",
+        low=0.0,
+    ),
+)
 
 
 class Episodes(eqx.Module):

@@ -1,4 +1,4 @@
-"""Uniformly random actions."""
+"""Uniformly random actions: the baseline that every method must beat."""
 
 from __future__ import annotations
 

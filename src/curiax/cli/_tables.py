@@ -20,21 +20,21 @@ GAP, MOST_NAME = 3, 0.6
 
 def print_content(content: Content) -> None:
     """Notices, tables and verdicts on claims, for people."""
+    from ..report.result_tables import ALL_TASKS
+
     for table in (*content.games, *content.ratios):
         print_table(
             table.caption, [name or "method" for name in table.header], [[c.text for c in r] for r in table.rows]
         )
         if table.note:
             print_text(table.note)
-    for table in content.tables[1:] if len(content.tables) > 1 else content.tables:
+    # What is side by side for a page is too wide for a terminal.
+    for table in [table for table in content.tables if table.caption != ALL_TASKS] or content.tables:
         columns = [k for k, name in enumerate(table.header) if name != "p"]
         lines = [[row[k].text for k in columns] for row in table.rows]
         print_table(table.caption, [table.header[k] or "method" for k in columns], lines)
     if content.tables:
-        from ..report.table import TEST
-        from ..report.words import OF_COVERAGE
-
-        print_text(f"coverage (%): mean over seeds [95 % interval]. {OF_COVERAGE} {TEST}")
+        print_text(content.tables[0].note)
     for claim in content.claims:
         print_text(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
     for notice in content.notices:

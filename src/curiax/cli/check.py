@@ -38,13 +38,13 @@ def command_check(args: list[str]) -> int:
     said = parse(kind, args, "check", "Run the contract suite on a method or a task.")
     if said.name in METHODS:
         entry = METHODS[said.name]
-        checks = method_checks(entry.cls, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
+        checks = method_checks(entry.method, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
     elif said.name in TASKS or said.name.startswith((GYMNASIUM, ATARI)):
         checks = of_task(said.name)
     else:
         cls = load_class(said.name, "method or task", {**METHODS, **TASKS})
         if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
-            checks = method_checks(find_method(cls).cls)
+            checks = method_checks(find_method(cls).method)
         elif isinstance(cls, type) and issubclass(cls, AbstractAnyTask):
             checks = of_task(said.name)
         else:

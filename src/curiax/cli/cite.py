@@ -25,7 +25,7 @@ def command_cite(args: list[str]) -> int:
     said = parse(kind, args, "cite", "BibTeX of the methods you used.")
     if not said.methods:
         raise UsageError("name the methods to cite: curiax cite lbs icm.")
-    found = [(name, find_method(name).cls.bibtex) for name in said.methods]
+    found = [(name, find_method(name).bibtex) for name in said.methods]
     for name, text in found:
         if not text:
             print(f"% {name}: nothing to cite")

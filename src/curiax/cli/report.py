@@ -35,6 +35,11 @@ def command_report(args: list[str]) -> int:
             ],
             None,
         ),
+        (
+            "headline",
+            Annotated[str | None, tyro.conf.arg(help="the metric to show first; None: as the runs have it")],
+            None,
+        ),
     ]
     kind = dataclasses.make_dataclass("Report", fields, frozen=True)
     said = parse(kind, args, "report", "Tables, figures and report.html from finished runs, yours included.")
@@ -50,7 +55,7 @@ def command_report(args: list[str]) -> int:
         command = shlex.join(["curiax", "report", *map(str, said.folders)])
         count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
         heading = Heading("Report", f"{count}: {names}.", command=command, remarks=remarks)
-    named = {name: word for name in ("title", "reference") if (word := getattr(said, name)) is not None}
+    named = {name: word for name in ("title", "reference", "headline") if (word := getattr(said, name)) is not None}
     heading = dataclasses.replace(heading, **named)
     print_content(publish(records, heading, said.out).content)
     print(f"report:  {clean(str(said.out / 'report.html'), None)}")

@@ -17,7 +17,6 @@ def command_reproduce(args: list[str]) -> int:
     """Train a suite; write its report, table and figures."""
     from ..experiments.progress import for_terminal
     from ..experiments.reproduce import chosen_tasks, experiments, lead, on_games, seeds_of_tasks, train_suite
-    from ..experiments.spec import resolve
     from ..experiments.suites import find_suite
     from ..launch import choose, launch_experiments, show
     from ..report.publish import FIGURES, REPORT, TABLE, claim, publish
@@ -44,13 +43,12 @@ def command_reproduce(args: list[str]) -> int:
     here = [experiment for experiment in chosen if experiment.task in tasks]
     others = [experiment for experiment in chosen if experiment.task not in tasks]
     kept = kept_runs(said.kept, others) if said.kept else []
-    first = resolve(here[0])
     out = said.out or Path("runs") / suite.name
     claim(out)
     store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
     if launcher is not None:
         launch_experiments(here, store, launcher, show.for_terminal(quiet=quiet), options)
-    results = train_suite(here, store, for_terminal(first.setup.loop.coverage, quiet=quiet), options)
+    results = train_suite(here, store, for_terminal(quiet=quiet), options)
     # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
     trained = [
         condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
@@ -59,7 +57,8 @@ def command_reproduce(args: list[str]) -> int:
     # In the suite's order: what was kept stands where its training would have put it.
     places = [(experiment.task, experiment.label) for experiment in chosen]
     records = sorted([*kept, *trained], key=lambda record: places.index((record.task, record.label)))
-    heading = Heading(suite.title, lead(suite, chosen), suite.name, suite.reference, reproduce_command(said))
+    told = lead(suite, chosen), suite.name, suite.reference, reproduce_command(said), said.headline or ""
+    heading = Heading(suite.title, *told)
     made = publish(records, heading, out)
     if said.json:
         # In letters that every output can take.

@@ -52,7 +52,7 @@ def command_run(args: list[str]) -> int:
     experiment = dataclasses.replace(base, seeds=seeds_from(said.seeds), steps=said.steps, settings=changed)
     plan = resolve(experiment)
     out = said.out or Path("runs") / run_folder(plan)
-    progress = for_terminal(plan.setup.loop.coverage, quiet=said.quiet or said.json)
+    progress = for_terminal(quiet=said.quiet or said.json)
     result = run(experiment, out, progress=progress, options=options_of(said))
     if said.json:
         print(json.dumps(run_summary(result), indent=2))
@@ -87,6 +87,7 @@ def run_class(plan: Plan) -> type:
 
     presets = "; ".join(f"{name}: {preset.summary}" for name, preset in PRESETS.items())
     builders = {**GROUPS, "method": plan.method_entry.cls, "task": plan.task_entry.cls}
+    builders = {group: build for group, build in builders.items() if build is not None}
     fields: list[tuple[Any, ...]] = [
         ("task", Annotated[tyro.conf.Positional[str], arg("a task of `curiax list`, or module:Class", metavar="TASK")]),
         ("method", Annotated[str, arg("a method of `curiax list`, or module:Class")]),

@@ -7,9 +7,7 @@ from .icm import ICM
 from .lbs import LBS
 from .learner import Learner, LearnerSettings, LearnerState
 from .ngu import NGU
-from .none import NoBonus
 from .noveld import NovelD
-from .random import Random
 from .re3 import RE3
 from .ride import RIDE
 from .rnd import RND
@@ -31,9 +29,7 @@ __all__ = [
     "Learner",
     "LearnerSettings",
     "LearnerState",
-    "NoBonus",
     "NovelD",
-    "Random",
     "SimHashCounts",
     "Surprisal",
     "explanation",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from .._metrics import Metric
 from .._stats import valid_mean
 from .._types import PRNGKey, Rollout, Scalar, Transition
 from .features import Target
@@ -29,14 +30,12 @@ class AbstractCuriosity(eqx.Module):
     #: How to cite the method; `curiax cite` prints it.
     bibtex: ClassVar[str] = ""
 
-    #: Who acts: PPO trained on the bonus, or uniformly random actions.
-    agent: ClassVar[Literal["ppo", "uniform"]] = "ppo"
-    #: Default weights (η_e, η_i) of the task's reward and of the bonus.
-    weights: ClassVar[tuple[float, float]] = (0.0, 1.0)
     #: True if the bonus can never be negative; `curiax check` holds the method to it.
     nonnegative: ClassVar[bool] = False
     #: True when all transitions of a batch must see the same random draw (a Bayesian network's weights).
     shares_key: ClassVar[bool] = False
+    #: What `explain` and the terms of `loss` are to a reader; what is not declared is shown under its bare name.
+    metrics: ClassVar[tuple[Metric, ...]] = ()
     #: True if copies of a large memory are to be spared: `reward` itself then leaves it as it is where `t.valid` is
     #: False, and `caught_up` is there.
     spares_memory: ClassVar[bool] = False

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from .._metrics import Metric
 from .._settings import Count, Fraction
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..nn import MLP, generator, join
@@ -46,6 +47,10 @@ class ICM(AbstractCuriosity):
   year      = {2017}
 }"""
     nonnegative: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("inverse_loss", "error of the inverse model", low=0.0),
+        Metric("forward_loss", "error of the forward model", low=0.0),
+    )
 
     features: InverseDynamics
     forward: MLP

@@ -34,6 +34,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._errors import UsageError
+from .._metrics import Metric
 from .._settings import Count, NonNegative
 from .._types import PRNGKey, Scalar, Spec, Transition
 from ..dist import LOG_2PI, DiagGaussian
@@ -55,6 +56,12 @@ class LBS(AbstractCuriosity):
   year      = {2022}
 }"""
     nonnegative: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("kl", "KL of posterior and prior", "nats", "The bonus itself: H(q, p) - H(q).", low=0.0),
+        Metric("posterior_entropy", "entropy of the posterior", "nats"),
+        Metric("cross_entropy", "cross entropy of posterior and prior", "nats"),
+        Metric("reconstruction", "reconstruction error", "nats", "-log p(s' | z'), z' the posterior's mean."),
+    )
 
     eye: Eye
     next_eye: Eye

@@ -29,6 +29,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from .._metrics import Metric
 from .._settings import Count, Positive
 from .._stats import Moments
 from .._types import PRNGKey, Scalar, Spec, Transition
@@ -58,6 +59,10 @@ class NGU(AbstractCuriosity):
   year      = {2020}
 }"""
     nonnegative: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("inverse_loss", "error of the inverse model", low=0.0),
+        Metric("distillation_error", "error of imitating the random network", low=0.0),
+    )
 
     embedding: InverseDynamics
     distillation: Distillation

@@ -23,6 +23,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
+from .._metrics import Metric
 from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition
 from ..nn import MLP, generator, join
@@ -42,6 +43,10 @@ class RIDE(AbstractCuriosity):
   year      = {2020}
 }"""
     nonnegative: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("inverse_loss", "error of the inverse model", low=0.0),
+        Metric("forward_loss", "error of the forward model", low=0.0),
+    )
 
     features: InverseDynamics
     forward: MLP

@@ -36,6 +36,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from .._metrics import Metric
 from .._settings import Count
 from .._tree import Frozen
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
@@ -166,6 +167,10 @@ class Surprisal(AbstractCuriosity):
   year      = {2019}
 }"""
     nonnegative: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("forward", "error of the prediction", low=0.0),
+        Metric("features", "loss of the features", note="Of the inverse model, or of the autoencoder."),
+    )
 
     features: Frozen[MLP | CNN] | InverseDynamics | Autoencoder | None
     dynamics: Residual | UNet

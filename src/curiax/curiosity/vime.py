@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from .._metrics import Metric
 from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..dist import LOG_2PI
@@ -78,6 +79,7 @@ class VIME(AbstractCuriosity):
 }"""
     nonnegative: ClassVar[bool] = True
     shares_key: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric("nll", "prediction error", "nats", "-log p(s' | s, a)."),)
 
     target: Target
     layers: tuple[BayesianLinear, ...]

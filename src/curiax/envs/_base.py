@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped, UInt8
 
-from .._types import Grid, PRNGKey, Scalar, Spec
+from .._metrics import Metric
+from .._types import Grid, PRNGKey, Rollout, Scalar, Spec
 from ._single import Single, TracedSingle
 
 State = Any
@@ -48,12 +49,24 @@ class AbstractAnyTask(eqx.Module):
     #: True if the dynamics hold noise that cannot be learnt.
     stochastic: ClassVar[bool] = False
 
+    #: The group of its own metrics: the table of metrics has it and a slash before each name.
+    group: ClassVar[str] = "task"
+
     #: Two kinds of transitions whose bonuses are compared, by name; None if nothing is.
     compared: ClassVar[tuple[str, str] | None] = None
 
     def kind(self, point: Float[Array, " axes"]) -> Int[Array, ""]:
         """Of which of the two kinds in `compared` the transition to a tracked point was: 0 or 1."""
         return jnp.zeros((), jnp.int32)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What `measure` returns, to a reader; what is not declared here is shown under its bare name."""
+        return ()
+
+    def measure(self, rollout: Rollout) -> dict[str, Array]:
+        """Numbers of a rollout beside its cells and rewards, as how often a goal was reached; no agent sees them."""
+        return {}
 
     def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""] | None:
         """Whether a step with this action draws noise that no model can predict; None if the task cannot tell."""

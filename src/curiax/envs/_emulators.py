@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from .._errors import SimulatorError
+from .._metrics import Metric
 from . import _emulator_worker as worker
 from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 
@@ -36,6 +37,19 @@ PATIENCE, STARTING = 5.0, 60.0
 FRAMES_PER_SECOND = 60
 #: Steps of random play before training, in the paper.
 RANDOM_STEPS = 10_000
+
+
+def game_metrics(score: str, unit: str) -> tuple[Metric, ...]:
+    """What every game measures; `score` is what the sum of its rewards is called."""
+    none: dict[str, Any] = {"low": 0.0, "digits": 1, "missing": "no episode has ended yet"}
+    mean = "Mean over the episodes that ended in a rollout."
+    ever = "Of any episode so far."
+    return (
+        Metric("score", score, unit, mean, better="higher", rank=60, **none),
+        Metric("length", "episode length", "steps", mean, rank=2, **none),
+        Metric("best", f"best {score}", unit, ever, better="higher", end="last", across="max", rank=2, **none),
+        Metric("episodes", "episodes finished", end="last", across="sum", low=0.0, digits=0, rank=2),
+    )
 
 
 def true_speed(skip: int) -> int:
@@ -49,6 +63,11 @@ class AbstractEmulatorTask(AbstractHostTask):
     #: Steps of random play before training: mean and deviation of pixels are measured on them and kept.
     random_steps: eqx.AbstractVar[int]
     screen: ClassVar[bool] = True
+    group: ClassVar[str] = "game"
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return game_metrics("score", "")
 
     @abc.abstractmethod
     def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:

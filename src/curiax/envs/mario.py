@@ -30,11 +30,12 @@ from typing import ClassVar
 import equinox as eqx
 
 from .._errors import SimulatorError, UsageError
+from .._metrics import Metric
 from .._settings import Count, Side
 from .._types import Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulator_worker import Mario as Machine
-from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet, true_speed
+from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet, game_metrics, true_speed
 
 #: The version that gym-super-mario-bros brings.
 EUROPE = "Europe (PAL)"
@@ -110,6 +111,10 @@ class Mario(AbstractEmulatorTask):
 
     def notes(self) -> dict[str, str]:
         return {VERSION: region(self.rom)}
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return game_metrics("distance", "pixels")
 
     def open(self, count: int, threads: int = 1, stacked: bool = True) -> EmulatorFleet:
         machine, rom = library(), rom_path(self.rom)

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped, UInt8
 
+from .._metrics import Metric
 from .._settings import Count, CountOrZero
-from .._types import Box, Discrete, Grid, PRNGKey, Scalar, Spec
+from .._types import Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec
 from ._base import AbstractTask, Probe
 from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 from ._single import FleetSingle
@@ -87,6 +88,13 @@ class NoisyRemote(AbstractTask):
 
     def notes(self) -> Mapping[str, str]:
         return self.task.notes()
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return self.task.metrics
+
+    def measure(self, rollout: Rollout) -> dict[str, Array]:
+        return self.task.measure(rollout)
 
     def reset(self, *, key: PRNGKey) -> Screen:
         return Screen(self.task.reset(key=key), jnp.zeros(self.settings.noise_dims))
@@ -203,6 +211,13 @@ class HostRemote(AbstractHostTask):
 
     def notes(self) -> Mapping[str, str]:
         return self.task.notes()
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return self.task.metrics
+
+    def measure(self, rollout: Rollout) -> dict[str, Array]:
+        return self.task.measure(rollout)
 
     def open(self, count: int, threads: int = 1) -> RemoteFleet:
         return RemoteFleet(self.task.open(count, threads), self.task.spec.action, self.settings)

@@ -135,6 +135,26 @@ class CodeSaid(Said):
     digest: Digest
 
 
+class MetricSaid(Said):
+    """What a metric is to a reader; what is left out is as `Metric` has it by default."""
+
+    title: Text = ""
+    unit: Annotated[str, Field(max_length=64)] = ""
+    note: Text = ""
+    brief: Text = ""
+    better: Literal["higher", "lower", ""] = ""
+    end: Literal["last", "mean"] = "mean"
+    across: Literal["mean", "max", "sum"] = "mean"
+    low: Number | None = None
+    high: Number | None = None
+    factor: Number = 1.0
+    log: bool = False
+    ideal: Number | None = None
+    digits: Annotated[int, Field(ge=0, le=12)] | None = None
+    missing: Text = ""
+    rank: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
 class Manifest(Said):
     """What a run says of itself; fields with a default are missing in runs of early versions."""
 
@@ -144,6 +164,10 @@ class Manifest(Said):
     preset: Name
     seconds: SecondsSaid
     iterations: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    #: What was measured, in the order in which it is shown, and which of it first; before 0.5 only `coverage`, the
+    #: grid whose coverage was shown first.
+    metrics: Annotated[dict[Name, MetricSaid], Field(max_length=4096)] | None = None
+    headline: Name | None = None
     coverage: Name | None = None
     grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
     #: What a task calls the two kinds of transitions whose bonuses it compares.

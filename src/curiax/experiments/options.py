@@ -28,6 +28,8 @@ class RunOptions:
         wait: where another process works on the same run, wait for it instead of leaving.
         devices_per_seed: of arcade games, so many devices share the environments of each seed; only the last bits
             differ. A run that is continued keeps the number that it was begun with.
+        headline: the metric that is shown first, as `coverage/bins`; by default the preset's, or what the task is
+            about.
     """
 
     checkpoint_seconds: float = 15.0
@@ -36,6 +38,7 @@ class RunOptions:
     allow_drift: bool = False
     wait: bool = False
     devices_per_seed: int = 1
+    headline: str | None = None
 
     def __post_init__(self) -> None:
         seconds = self.checkpoint_seconds
@@ -46,6 +49,8 @@ class RunOptions:
         team = self.devices_per_seed
         if isinstance(team, bool) or not isinstance(team, int) or team < 1:
             raise UsageError(f"devices_per_seed = {team!r}: must be 1 or more.")
+        if self.headline is not None and not isinstance(self.headline, str):
+            raise UsageError(f"headline = {self.headline!r}: must be the name of a metric, such as 'coverage/bins'.")
         if self.on_nonfinite not in get_args(OnNonfinite):
             raise UsageError(
                 f"on_nonfinite = {self.on_nonfinite!r}: must be one of {', '.join(get_args(OnNonfinite))}."

@@ -30,15 +30,21 @@ TOGETHER = 1 << 21
 
 
 class Scorer:
-    """The raw bonuses of one environment, piece by piece; what a method remembers goes on from one to the next."""
+    """The raw bonuses of one environment, piece by piece; what a method remembers goes on from one to the next.
 
-    def __init__(self, model: AbstractCuriosity, spec: Spec, key: PRNGKey) -> None:
+    Without a method all are 0.
+    """
+
+    def __init__(self, model: AbstractCuriosity | None, spec: Spec, key: PRNGKey) -> None:
         self.most = max(1, TOGETHER // max(1, spec.obs_size))
-        self._model, self._key, self._memory, self._pieces = model, key, start_memory(model, 1), 0
+        self._model, self._key, self._pieces = model, key, 0
+        self._memory = None if model is None else start_memory(model, 1)
 
     def __call__(self, steps: Transition) -> np.ndarray:
         """Those of the next steps `[T]`, at most `most` of them, and as many in every piece but the last."""
         key, count = self._key, len(steps.reward)
+        if self._model is None:
+            return np.zeros(count, np.float32)
         if self._pieces:
             key = jax.random.fold_in(key, self._pieces)
             # Filled up with steps that are none, so that nothing is compiled for the last piece.
@@ -78,11 +84,11 @@ def payer(
             f"{file.parent} was trained with {name!r}, which is not Curiax's: its bonus imports and runs "
             f"{whence(name)}. If you trust it, load it with trust=True."
         )
-    settings = checked(entry.cls, about.bonus.settings, "method")
+    settings = checked(entry.method, about.bonus.settings, "method")
     # The key only matters for what a method keeps of it; its arrays are replaced. Stream 1 is the model's.
     key = jax.random.fold_in(jax.random.key(np.uint32(seed)), 1)
     with at_most(sum(array.size for array in arrays.values()), str(file.parent)):
-        model = build_method(entry.cls, spec, key, entry.name, **settings)
+        model = build_method(entry.method, spec, key, entry.name, **settings)
     memory = jax.tree.leaves(eqx.filter_eval_shape(model.memory))
     if sum(math.prod(leaf.shape) for leaf in memory) > MOST_MEMORY:
         raise damaged(file, "an episode's memory of its method would not fit into any machine's", REMEDY)

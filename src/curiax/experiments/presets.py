@@ -33,10 +33,12 @@ class Preset:
     beta: tuple[float, float] = (0.1, 2.0)
     #: LBS's own settings.
     lbs: Mapping[str, Any] = field(default_factory=dict)
+    #: The metric that is shown first where a task counts cells in both ways.
+    headline: str = "coverage/cells"
 
-    def method_settings(self, method: type[AbstractCuriosity], task: AbstractAnyTask) -> dict[str, Any]:
+    def method_settings(self, method: type[AbstractCuriosity] | None, task: AbstractAnyTask) -> dict[str, Any]:
         """What the preset sets of a method on a task."""
-        if not issubclass(method, LBS):
+        if method is None or not issubclass(method, LBS):
             return {}
         settled = next((settings for kind, settings in LBS_ON if isinstance(task, kind)), {})
         return {"beta": self.beta[task.stochastic], **settled, **self.lbs}
@@ -56,12 +58,14 @@ PRESETS: dict[str, Preset] = {
     "paper-text": Preset(
         "the paper's text wherever it differs from the code: entropy weight 0.001, bonus clipped after scaling, "
         "posterior fed (s, a, s') itself, 10 x 10 bins",
-        {"ppo.entropy_weight": 0.001, "learner.clip_order": "after", "loop.coverage": "bins"},
+        {"ppo.entropy_weight": 0.001, "learner.clip_order": "after"},
         lbs={"posterior": "full"},
+        headline="coverage/bins",
     ),
     "clean": Preset(
         "the released code with its border defects mended: true successors, time limits bootstrapped, honest bins",
-        {"loop.successor": "true", "ppo.episode_ends": "bootstrap", "loop.coverage": "bins"},
+        {"loop.successor": "true", "ppo.episode_ends": "bootstrap"},
+        headline="coverage/bins",
     ),
     "curiax": Preset(
         "the best setting known, at the same cost: rollouts of 512, time limits bootstrapped, "

@@ -6,14 +6,16 @@ import abc
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from .._text import clean, clean_lines, console
-from ..agents.task_reward import RETURN
-from .published import RATIO, SCORE
+from ..train.measures import measured
+
+if TYPE_CHECKING:
+    from .spec import Plan
 
 
 def tell(text: str, stream: TextIO) -> None:
@@ -36,6 +38,10 @@ class AbstractProgress(abc.ABC):
     @abc.abstractmethod
     def finish(self) -> None:
         """The run is over, finished or not."""
+
+    def declare(self, plan: Plan, wanted: str | None = None) -> None:
+        """Which run will begin, and which of its metrics is wanted; may be passed over."""
+        return None
 
     def note(self, text: str) -> None:
         """Something to know about the run that has begun, as which version of a game is played; may be passed over."""
@@ -65,6 +71,9 @@ class Counted(AbstractProgress):
     def __init__(self, inner: AbstractProgress, word: str) -> None:
         self.inner, self.word = inner, word
 
+    def declare(self, plan: Plan, wanted: str | None = None) -> None:
+        self.inner.declare(plan, wanted)
+
     def start(self, title: str, iterations: int, steps: int) -> None:
         self.inner.start(f"{self.word} {title}", iterations, steps)
 
@@ -81,38 +90,28 @@ class Counted(AbstractProgress):
         self.inner.say(text)
 
 
-def headline_metric(names: Iterable[str], grid: str) -> str:
-    """The one metric to show: a game's score, else coverage of that grid, else of another that the task has, else the
-    ratio of the bonuses that it compares, else the return of episodes where the task's reward weighs in, else the mean
-    bonus."""
-    names = list(names)
-    if SCORE in names:
-        return SCORE
-    counted = [name for name in names if name.startswith("coverage/")]
-    wanted = f"coverage/{grid}"
-    other = next((name for name in (RATIO, RETURN) if name in names), "bonus/mean")
-    return wanted if wanted in counted else next(iter(counted), other)
+class Shown(AbstractProgress):
+    """A progress that shows the headline of a run."""
+
+    _plan: Plan | None = None
+    _wanted: str | None = None
+
+    def declare(self, plan: Plan, wanted: str | None = None) -> None:
+        self._plan, self._wanted = plan, wanted
+
+    def headline(self, latest: Mapping[str, np.ndarray]) -> str:
+        """The headline, averaged over seeds, in words."""
+        name = None if self._plan is None else self._plan.headline(latest, self._wanted)
+        if self._plan is None or name is None:
+            return ""
+        return measured([name], self._plan.metrics)[name].progress(float(np.mean(latest[name])))
 
 
-def headline(latest: Mapping[str, np.ndarray], grid: str) -> str:
-    """The headline metric, averaged over seeds, in words."""
-    name = headline_metric(latest, grid)
-    value = float(np.mean(latest[name]))
-    if name.startswith("coverage/"):
-        return f"coverage {value:5.1f} % ({name.removeprefix('coverage/')})"
-    if name in (SCORE, RETURN):
-        word = "score" if name == SCORE else "return"
-        return f"{word} {value:,.1f}" if np.isfinite(value) else "no episode has ended yet"
-    if name == RATIO:
-        return f"ratio {value:.2f}"
-    return f"bonus {value:.4g}"
-
-
-class Lines(AbstractProgress):
+class Lines(Shown):
     """One plain line at the start, a handful on the way: for logs and pipes."""
 
-    def __init__(self, metric: str = "cells", stream: TextIO | None = None) -> None:
-        self._metric, self._stream = metric, stream or sys.stderr
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
         self._title, self._iterations, self._steps, self._next, self._begun = "", 1, 0, 0.0, 0.0
 
     def start(self, title: str, iterations: int, steps: int) -> None:
@@ -127,8 +126,8 @@ class Lines(AbstractProgress):
         self._next = share + 0.2
         seconds = time.perf_counter() - self._begun
         step = round(share * self._steps)
-        line = f"{self._title}: step {step:,} of {self._steps:,}, {headline(latest, self._metric)}, {seconds:.1f} s"
-        tell(line, self._stream)
+        told = [f"step {step:,} of {self._steps:,}", self.headline(latest), f"{seconds:.1f} s"]
+        tell(f"{self._title}: {', '.join(filter(None, told))}", self._stream)
 
     def note(self, text: str) -> None:
         tell(f"{self._title}: {text}", self._stream)
@@ -137,11 +136,10 @@ class Lines(AbstractProgress):
         pass
 
 
-class Bar(AbstractProgress):
-    """A live bar with the current coverage."""
+class Bar(Shown):
+    """A live bar with the headline."""
 
-    def __init__(self, metric: str = "cells") -> None:
-        self._metric = metric
+    def __init__(self) -> None:
         self._bar: Any = None
         self._task: Any = None
 
@@ -161,7 +159,7 @@ class Bar(AbstractProgress):
         self._bar.start()
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
-        self._bar.update(self._task, completed=iteration, note=headline(latest, self._metric))
+        self._bar.update(self._task, completed=iteration, note=self.headline(latest))
 
     def finish(self) -> None:
         if self._bar is not None:
@@ -174,8 +172,8 @@ class Bar(AbstractProgress):
         self._bar.console.print(clean_lines(f"curiax: {text}"))
 
 
-def for_terminal(metric: str, *, quiet: bool = False) -> AbstractProgress:
+def for_terminal(*, quiet: bool = False) -> AbstractProgress:
     """A bar where somebody is watching, lines where nobody is."""
     if quiet:
         return Silent()
-    return Bar(metric) if sys.stderr.isatty() else Lines(metric)
+    return Bar() if sys.stderr.isatty() else Lines()

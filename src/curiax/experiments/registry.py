@@ -17,9 +17,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .._errors import UsageError, unknown
+from ..agents.ppo import BIBTEX
 from ..curiosity import (
     E3B,
     ICM,
@@ -31,9 +32,7 @@ from ..curiosity import (
     VIME,
     AbstractCuriosity,
     Disagreement,
-    NoBonus,
     NovelD,
-    Random,
     SimHashCounts,
     Surprisal,
 )
@@ -46,14 +45,29 @@ Entry = TypeVar("Entry", "MethodEntry", "TaskEntry")
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A method under a name, with the settings that make it an ablation."""
+    """A method under a name, with the settings that make it an ablation; or an agent that no bonus is paid to."""
 
     name: str
-    cls: type[AbstractCuriosity]
+    #: None where there is no bonus.
+    cls: type[AbstractCuriosity] | None
     summary: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: Digest of a user's source file, so that a changed method is not taken for the one already run.
     source: str = ""
+    #: Who acts: PPO, or uniformly random actions.
+    agent: Literal["ppo", "uniform"] = "ppo"
+
+    @property
+    def method(self) -> type[AbstractCuriosity]:
+        """The class of the method, where there must be one."""
+        if self.cls is None:
+            raise UsageError(f"{self.name!r} pays no bonus: {self.summary}. Name a method that does (curiax list).")
+        return self.cls
+
+    @property
+    def bibtex(self) -> str:
+        """How to cite it; without a method, the agent."""
+        return self.cls.bibtex if self.cls is not None else BIBTEX if self.agent == "ppo" else ""
 
 
 @dataclass(frozen=True)
@@ -82,8 +96,8 @@ METHODS: dict[str, MethodEntry] = {
         MethodEntry("noveld", NovelD, "rise of random network distillation's error, at first visits of the episode"),
         MethodEntry("simhash", SimHashCounts, "count of the state's hash: one over its root"),
         MethodEntry("surprisal", Surprisal, "error of predicting random features of the next state"),
-        MethodEntry("random", Random, "uniformly random actions, no learning"),
-        MethodEntry("none", NoBonus, "plain PPO on the task's own reward"),
+        MethodEntry("random", None, "uniformly random actions, no learning", agent="uniform"),
+        MethodEntry("none", None, "plain PPO on the task's own reward"),
         MethodEntry(
             "surprisal-idf", Surprisal, "surprisal in inverse-dynamics features", {"method.features": "inverse"}
         ),
@@ -189,7 +203,9 @@ def paths(*classes: type) -> dict[str, type]:
 
 
 #: Curiax's own classes by their paths, `curiax.curiosity.lbs:LBS` or `curiax.curiosity:LBS`.
-BUILTIN_METHODS: Mapping[str, type[AbstractCuriosity]] = paths(*(entry.cls for entry in METHODS.values()))
+BUILTIN_METHODS: Mapping[str, type[AbstractCuriosity]] = paths(
+    *(entry.cls for entry in METHODS.values() if entry.cls is not None)
+)
 BUILTIN_TASKS: Mapping[str, type[AbstractAnyTask]] = paths(GymnasiumTask, *(entry.cls for entry in TASKS.values()))
 
 
@@ -198,12 +214,7 @@ def find_method(name: str | type[AbstractCuriosity]) -> MethodEntry:
     own = builtin_method(name) if isinstance(name, str) else None
     if own is not None:
         return own
-    cls = user_class(name, AbstractCuriosity, "method", METHODS)
-    if cls.agent not in ("ppo", "uniform"):
-        raise UsageError(f"method {name!r}: agent = {cls.agent!r} must be 'ppo' or 'uniform'.")
-    if not (isinstance(cls.weights, tuple) and len(cls.weights) == 2):
-        raise UsageError(f"method {name!r}: weights = {cls.weights!r} must be two numbers, (η_e, η_i).")
-    return class_entry(MethodEntry, cls)
+    return class_entry(MethodEntry, user_class(name, AbstractCuriosity, "method", METHODS))
 
 
 def find_task(name: str | type[AbstractAnyTask]) -> TaskEntry:

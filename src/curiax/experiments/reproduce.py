@@ -140,12 +140,26 @@ def train_suite(
     chosen: Sequence[Experiment], store: Path, progress: AbstractProgress, options: RunOptions | None = None
 ) -> list[RunResult]:
     """Each experiment in a folder of its own below `store`, named by its identity, so that suites can share it."""
-    results = []
+    options, results = options or RunOptions(), []
+    require_headline(chosen, options)
     for k, experiment in enumerate(chosen):
         plan = resolve(experiment)
-        counted = Counted(progress, f"[{k + 1}/{len(chosen)}]")
-        results.append(run(experiment, store / run_folder(plan), progress=counted, options=options))
+        counted, own = Counted(progress, f"[{k + 1}/{len(chosen)}]"), options_for(plan, options)
+        results.append(run(experiment, store / run_folder(plan), progress=counted, options=own))
     return results
+
+
+def require_headline(chosen: Sequence[Experiment], options: RunOptions) -> None:
+    """Refuse a headline that none of some runs measures."""
+    names = dict.fromkeys(metric.name for experiment in chosen for metric in resolve(experiment).metrics)
+    if options.headline is not None and options.headline not in names:
+        raise unknown("metric", options.headline, list(names))
+
+
+def options_for(plan: Plan, options: RunOptions) -> RunOptions:
+    """The options of one run of several: what is shown first of others, it may not measure."""
+    known = any(metric.name == options.headline for metric in plan.metrics)
+    return options if known else replace(options, headline=None)
 
 
 def run_folder(plan: Plan) -> str:

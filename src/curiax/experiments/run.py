@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +37,13 @@ from .._types import Grid
 from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
 from ..train.batch import HostReport
+from ..train.measures import measured
 from . import folder, saved
 from .interrupt import DONE, Stop, heard, listening
 from .manifest import Notes, complaint
 from .options import RunOptions
 from .pictures import taken
-from .progress import AbstractProgress, Silent, headline_metric
+from .progress import AbstractProgress, Silent
 from .registry import METHODS, TASKS
 from .session import Session, installed
 from .soundness import find_faults
@@ -70,14 +71,21 @@ class RunResult:
     manifest: Mapping[str, Any]
     path: Path | None
     reused: bool
+    #: The metric that is to be shown first, where one was asked for.
+    wanted: str | None = None
+
+    @property
+    def headline(self) -> str | None:
+        """The metric that is shown first."""
+        return self.plan.headline(self.metrics.columns, self.wanted)
 
     def final(self, metric: str | None = None) -> dict[int, float]:
-        """Each seed's last value of a metric; by default of the coverage that headlines, else ratio or mean bonus."""
+        """Each seed's last value of a metric, by default of the headline."""
         import polars as pl
 
-        name = metric or headline_metric(self.metrics.columns, self.plan.setup.loop.coverage)
+        name = metric or self.headline
         if name not in self.metrics.columns:
-            raise unknown("metric", name, self.metrics.columns)
+            raise unknown("metric", str(name), self.metrics.columns)
         last = self.metrics.filter(pl.col("iteration") == pl.col("iteration").max())
         return dict(zip(last["seed"].to_list(), last[name].to_list(), strict=True))
 
@@ -117,6 +125,9 @@ def found_or_made(
     """The finished run that is there already, or a new one."""
     options, progress = options or RunOptions(), progress or Silent()
     plan = resolve(experiment).with_nonfinite(options.on_nonfinite)
+    declared = [metric.name for metric in plan.metrics]
+    if options.headline is not None and options.headline not in declared:
+        raise unknown("metric", options.headline, declared)
     if options.devices_per_seed > 1 and not isinstance(plan.setup.task, AbstractEmulatorTask):
         raise UsageError(
             f"devices_per_seed = {options.devices_per_seed} is for arcade games; task {plan.task_entry.name!r} is "
@@ -131,7 +142,7 @@ def found_or_made(
         if done is not None:
             folder.tidy_up(where)
             warn_of_choices(where, done, plan, options)
-            return RunResult(plan, folder.read_metrics(where, done), done, where, True)
+            return RunResult(plan, folder.read_metrics(where, done), done, where, True, options.headline)
         with folder.claimed(where, wait=options.wait) as checkpoints:
             if folder.read_manifest(where) is None:
                 store = Checkpoints(checkpoints, plan.identity, options.keep)
@@ -161,7 +172,7 @@ def carry_out(
         metrics, facts, training = train(plan, notes, store, progress, options, begun, stop)
         metrics = leave_out(plan, metrics, training.lost)
         table = tidy(plan, metrics, training.lost)
-        manifest = describe(plan, facts)
+        manifest = describe(plan, facts, table.columns, options.headline)
         if training.lost:
             manifest["lost"] = {str(seed): message for seed, message in training.lost.items()}
         if where is not None and store is not None:
@@ -169,7 +180,7 @@ def carry_out(
                 saved.write(stage, plan, training.saved())
                 folder.write(stage, manifest, table)
                 folder.publish(stage, where)
-    return RunResult(plan, table, manifest, where, False)
+    return RunResult(plan, table, manifest, where, False, options.headline)
 
 
 def warn_of_choices(where: Path, manifest: Mapping[str, Any], plan: Plan, options: RunOptions) -> None:
@@ -195,8 +206,8 @@ def check(plan: Plan) -> None:
     task, name = plan.setup.task, plan.method_entry.name
     if plan.task_entry.name not in TASKS and isinstance(task, AbstractTask):
         check_task_shapes(task, plan.task_entry.name)
-    if name not in METHODS:
-        check_method_shapes(plan.method(jax.random.key(0)), task.spec, name)
+    if name not in METHODS and plan.build_method is not None:
+        check_method_shapes(plan.build_method(jax.random.key(0)), task.spec, name)
 
 
 def notes_of(plan: Plan) -> dict[str, str]:
@@ -251,6 +262,7 @@ def train(
         devices.teams(len(plan.seeds), team)  # refuses a team of more devices than there are before anything else
         cleanup.callback(progress.finish)
         cleanup.enter_context(telling_of_memory(plan))
+        progress.declare(plan, options.headline)
         progress.start(title, plan.iterations, plan.steps)
         for name, text in notes.items():
             progress.note(f"{name}: {text}")
@@ -362,7 +374,9 @@ def command() -> str:
     return shlex.join([*start, *sys.argv[1:]]).encode("utf-8", "replace").decode()
 
 
-def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
+def describe(
+    plan: Plan, facts: Mapping[str, Any], columns: Sequence[str] = (), wanted: str | None = None
+) -> dict[str, Any]:
     """Everything needed to know what was run, and to run it again."""
     return {
         "run_id": plan.run_id,
@@ -370,7 +384,8 @@ def describe(plan: Plan, facts: Mapping[str, Any]) -> dict[str, Any]:
         "experiment": plan.experiment.as_json(),
         "preset": plan.experiment.preset,
         "iterations": plan.iterations,
-        "coverage": plan.setup.loop.coverage,
+        "metrics": {name: metric.as_json() for name, metric in measured(columns, plan.metrics).items()},
+        "headline": plan.headline(columns, wanted),
         "grids": [describe_grid(grid) for grid in plan.setup.task.grids],
         **({"compared": list(plan.setup.task.compared)} if plan.setup.task.compared else {}),
         "command": command(),

@@ -34,7 +34,7 @@ from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
 from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
 from .presets import FOR_TASK_REWARD
 from .registry import foreign, whence
-from .spec import GROUPS, Experiment, Plan, resolve
+from .spec import GROUPS, RETIRED, Experiment, Plan, resolve
 from .tensors import filled, tensors
 
 __all__ = ["AGENTS", "FORMAT", "TENSORS", "Saved", "fresh", "parts_of", "read", "seen", "tensors", "write"]
@@ -89,7 +89,8 @@ def described(plan: Plan, saved: Saved) -> dict[str, Any]:
     loop, entry = plan.setup.loop, plan.method_entry
     group = {name.partition(".")[2]: value for name, value in plan.settings.items() if name.startswith("method.")}
     # A function cannot be written down; whoever reads takes the one that the method has by default.
-    plain = {name: value for name, value in group.items() if not callable(signature(entry.cls)[name][1])}
+    known = {} if entry.cls is None else signature(entry.cls)
+    plain = {name: value for name, value in group.items() if not callable(known[name][1])}
     return {
         "format": FORMAT,
         "curiax": plan.identity["curiax"],
@@ -221,7 +222,8 @@ def old_tensors(path: Path, about: OldAbout, manifest: Mapping[str, Any] | None)
 
 def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
     """The plan of the run, if its classes may be imported and still mean what they meant."""
-    said = about["experiment"]
+    told = present(about["settings"])
+    said = {**about["experiment"], "settings": present(about["experiment"]["settings"])}
     others = foreign(said["task"], said["method"], said["settings"])
     if others and not trust:
         raise UsageError(
@@ -234,20 +236,25 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
         if name.startswith("remote.") and isinstance(value, int) and value > most:
             raise damaged(path / AGENTS, f"{name} is larger than all of its tensors", REMEDY)
     try:
-        plan = with_its_defaults(Experiment.from_json(said), about["settings"], trust)
+        plan = with_its_defaults(Experiment.from_json(said), told, trust)
     except (UsageError, TypeError, ValueError) as error:
         raise OutputError(f"{path / AGENTS}: its experiment cannot be set up again: {error}") from None
     # A setting may be newer than the file, but not all of a group.
-    groups = {name.partition(".")[0] for name in about["settings"]}
+    groups = {name.partition(".")[0] for name in told}
     whole = {name for name in plan.settings if name.partition(".")[0] not in groups}
-    known = {name: plan.settings.get(name) for name in {*about["settings"], *said["settings"], *whole}}
-    if known != about["settings"]:
-        changed = folder.difference({"settings": about["settings"]}, {"settings": known})
+    known = {name: plan.settings.get(name) for name in {*told, *said["settings"], *whole}}
+    if known != told:
+        changed = folder.difference({"settings": told}, {"settings": known})
         raise OutputError(
             f"{path} was trained by Curiax {about['curiax']} with other settings than the same experiment has here "
             f"(they differ in {changed}): run it again, or read it with that version."
         )
     return plan
+
+
+def present(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that only earlier versions had, and that decided nothing of a run."""
+    return {name: value for name, value in settings.items() if name not in RETIRED}
 
 
 def with_its_defaults(experiment: Experiment, settings: Mapping[str, Any], trust: bool) -> Plan:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._contract import build_method
 from .._errors import ContractError, CuriaxError, UsageError, unknown
+from .._metrics import Metric, headline
 from .._settings import checked, defaults, signature
 from .._text import checked_name
 from .._types import Discrete, Spec
@@ -29,12 +30,18 @@ from ..envs import (
     RemoteSettings,
 )
 from ..train.loop import LoopSettings, Setup
+from ..train.measures import measured, metrics_of
 from .options import OnNonfinite
 from .presets import FOR_TASK_REWARD, PRESETS
 from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task, foreign, look_here, whence
 
 #: A bound against slips of the finger; memory ends long before.
 MOST_SEEDS = 65_536
+#: Settings that earlier versions had, and what to do instead.
+RETIRED = {
+    "loop.coverage": "which metric is shown first is no setting of a run any more: --headline coverage/cells or "
+    "coverage/bins (in Python RunOptions(headline=...))"
+}
 GROUPS = {"ppo": PPOSettings, "learner": LearnerSettings, "loop": LoopSettings, "remote": RemoteSettings}
 
 
@@ -116,9 +123,23 @@ class Plan:
         return replace(self, setup=replace(self.setup, on_nonfinite=choice))
 
     @property
-    def method(self) -> MethodBuilder:
-        """What draws the method's networks from a key."""
-        return MethodBuilder(self.method_entry, self.setup.task.spec, self.method_settings)
+    def build_method(self) -> MethodBuilder | None:
+        """What draws the method's networks from a key; None without a method."""
+        return MethodBuilder(self.method_entry, self.setup.task.spec, self.method_settings) if self.pays else None
+
+    @property
+    def pays(self) -> bool:
+        """Whether a bonus is paid."""
+        return self.method_entry.cls is not None
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is declared of everything that takes part, in the order in which it is shown."""
+        return metrics_of(self.setup.task, self.setup.agent)
+
+    def headline(self, names: Iterable[str], wanted: str | None = None) -> str | None:
+        """Which of the metrics with these names is shown first: the wanted one, else the preset's, else by rank."""
+        return headline(measured(names, self.metrics), wanted, PRESETS[self.experiment.preset].headline)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -149,7 +170,7 @@ class MethodBuilder:
     settings: Mapping[str, Any]
 
     def __call__(self, key: jax.Array) -> AbstractCuriosity:
-        return build_method(self.entry.cls, self.spec, key, self.entry.name, **self.settings)
+        return build_method(self.entry.method, self.spec, key, self.entry.name, **self.settings)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MethodBuilder) and self._parts() == other._parts()
@@ -228,10 +249,11 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     task = build_task(task_entry, task_settings, remote)
 
     of_preset = by_group(preset.settings)
-    extrinsic, intrinsic = method_entry.cls.weights
+    cls, plain_ppo = method_entry.cls, method_entry.cls is None and method_entry.agent == "ppo"
     first: dict[str, Any] = {
-        "extrinsic_weight": extrinsic,
-        "intrinsic_weight": intrinsic,
+        # Without a bonus there is only the task's reward to learn from.
+        "extrinsic_weight": float(plain_ppo),
+        "intrinsic_weight": float(not plain_ppo),
         "normalise_obs": not scaled_image(task.spec),
     }
 
@@ -239,25 +261,21 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     if group("loop", *(by.get("loop", {}) for by in layers)).extrinsic_weight != 0:
         layers.insert(2, by_group(FOR_TASK_REWARD))
     ppo, learner, loop = (group(name, *(by.get(name, {}) for by in layers)) for name in ("ppo", "learner", "loop"))
-    method_settings = {
-        **defaults(method_entry.cls),
-        **checked(
-            method_entry.cls,
-            {
-                **preset.method_settings(method_entry.cls, task),
-                **by_group(method_entry.settings).get("method", {}),
-                **known(method_entry.cls, above.get("method", {})),
-                **said.get("method", {}),
-            },
-            "method",
-        ),
+    asked = {
+        **preset.method_settings(cls, task),
+        **by_group(method_entry.settings).get("method", {}),
+        **({} if cls is None else known(cls, above.get("method", {}))),
+        **said.get("method", {}),
     }
+    if cls is None and asked:
+        raise UsageError(f"method.{next(iter(asked))}: {method_entry.name!r} is no method and has no settings.")
+    method_settings = {} if cls is None else {**defaults(cls), **checked(cls, asked, "method")}
     if loop.mixed_precision and not isinstance(task, AbstractEmulatorTask):
         raise UsageError(f"loop.mixed_precision is for arcade games; task {task_entry.name!r} is none.")
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
     no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1
-    uniform = no_choice or method_entry.cls.agent == "uniform"
+    uniform = no_choice or method_entry.agent == "uniform"
     policy: AbstractPolicyLearner = Uniform() if uniform else PPO(ppo)
     if not uniform:
         check_heads(ppo, loop)
@@ -270,8 +288,9 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         for name, values in parts.items()
         for key, value in values.items()
     }
-    builder = MethodBuilder(method_entry, task.spec, method_settings)
-    setup = Setup(task, CuriousAgent(task.spec, policy, Learner(learner), builder, loop), loop)
+    builder = None if cls is None else MethodBuilder(method_entry, task.spec, method_settings)
+    agent = CuriousAgent(task.spec, policy, Learner(learner), builder, loop, () if cls is None else cls.metrics)
+    setup = Setup(task, agent, loop)
     return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
 
 
@@ -305,6 +324,8 @@ def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     known = (*GROUPS, "method", "task")
     groups: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
+        if name in RETIRED:
+            raise UsageError(f"{name}: {RETIRED[name]}.")
         group, dot, key = name.partition(".")
         if not dot:
             options = [f"{g}.{s}" for g, cls in GROUPS.items() for s in signature(cls)]

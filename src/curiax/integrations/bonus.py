@@ -103,7 +103,7 @@ class Bonus:
         **settings: Any,
     ) -> None:
         entry = find_method(method)
-        self.method, self._cls = entry.name, entry.cls
+        self.method, self._cls = entry.name, entry.method
         self.observation_space, self.action_space = observation_space, action_space
         self._observations, self._actions = Observations.of(observation_space), Actions.of(action_space)
         self.num_envs, self.waiting = count("num_envs", num_envs), count("waiting", waiting)
@@ -119,9 +119,9 @@ class Bonus:
         large, shape = large_image(self.spec), self.spec.obs_shape
         self.normalise_obs = bool(normalise_obs) and (large or self._observations.kind != "image")
         given = {name.removeprefix("method."): value for name, value in entry.settings.items()}
-        self.settings = {**defaults(entry.cls), **checked(entry.cls, {**given, **settings}, f"method {entry.name!r}")}
+        self.settings = {**defaults(self._cls), **checked(self._cls, {**given, **settings}, f"method {entry.name!r}")}
         self._root = jax.random.key(np.uint32(self.seed))
-        model = build_method(entry.cls, self.spec, jax.random.fold_in(self._root, 0), entry.name, **self.settings)
+        model = build_method(self._cls, self.spec, jax.random.fold_in(self._root, 0), entry.name, **self.settings)
         self._refuse_memories(model)
         check_method_shapes(model, self.spec, entry.name)
         learning = Learner(self.learner)

@@ -196,7 +196,7 @@ def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
             "If you trust it, give it: Bonus.load(path, method=...), with its class or its name."
         )
     else:
-        method = named if named in METHODS else own.cls
+        method = named if named in METHODS else own.method
     said = about.model_dump()
     most = sum(array.size for array in arrays.values())
     refuse_too_large(file, said, most)

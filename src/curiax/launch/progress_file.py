@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..experiments.progress import AbstractProgress, headline
+from ..experiments.progress import Shown
 
 #: Seconds between two reports of a worker.
 INTERVAL = 0.5
@@ -35,11 +35,11 @@ class Standing:
         return min(1.0, self.iteration / self.iterations) if self.iterations else 0.0
 
 
-class FileProgress(AbstractProgress):
+class FileProgress(Shown):
     """Replaces the file at most twice a second, whole each time, so that a reader never sees half of it."""
 
-    def __init__(self, file: Path, grid: str) -> None:
-        self._file, self._grid = file, grid
+    def __init__(self, file: Path) -> None:
+        self._file = file
         self._now, self._written = Standing(pid=os.getpid(), host=socket.gethostname()), -INTERVAL
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class FileProgress(AbstractProgress):
         self._write()
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
-        self._tell(iteration, self._now.iterations, headline(latest, self._grid))
+        self._tell(iteration, self._now.iterations, self.headline(latest))
         if time.monotonic() - self._written >= INTERVAL:
             self._write()
 

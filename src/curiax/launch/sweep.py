@@ -12,7 +12,7 @@ from typing import Literal
 from .._errors import UsageError
 from ..experiments import folder
 from ..experiments.options import RunOptions
-from ..experiments.reproduce import run_folder
+from ..experiments.reproduce import options_for, require_headline, run_folder
 from ..experiments.spec import Experiment, resolve
 from ..train import devices
 from ._base import AbstractLauncher
@@ -53,6 +53,7 @@ def launch_experiments(
     """Finish every experiment in its folder below `store`; what is finished there already is left as it is."""
     # Opened before JAX starts in this process: Ray forks, which JAX's threads do not bear.
     with opened(launcher):
+        require_headline(chosen, options or RunOptions())
         entries = entries_for(chosen, store, options or RunOptions(), cpu_devices())
         launch(entries, launcher, show)
     return entries
@@ -77,7 +78,7 @@ def entries_for(chosen: Sequence[Experiment], store: Path, options: RunOptions, 
             str(place),
             count,
             # A lost worker may still be on its way out: wait until it lets go.
-            replace(options, wait=True),
+            replace(options_for(plan, options), wait=True),
             import_path(),
             tuple(sys.argv),
         )

@@ -69,7 +69,7 @@ def finish(job: Job) -> None:
     sys.argv = list(job.command) or sys.argv
     experiment = job.as_experiment()
     plan = resolve(experiment)
-    progress = FileProgress(job.progress_file, plan.setup.loop.coverage)
+    progress = FileProgress(job.progress_file)
     # Several processes share a GPU only where none takes all its memory at once.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # A run that was begun with more devices, under another driver, continues with those.

@@ -11,18 +11,18 @@ import numpy as np
 
 from .._text import LONGEST, clean
 from .._version import __version__
-from ..experiments.conflicts import CONFLICTS, MUJOCO_CONFLICTS
+from ..experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
 from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
 from . import claims as judging
-from . import ratio, statistics
+from . import ratio
 from .charts import (
-    coverage_curves,
-    headline,
+    counted,
     kind_panels,
     left_curves,
-    metric_title,
+    main_curves,
     noise_curves,
     occupancy_maps,
+    other_curves,
     surprise_maps,
 )
 from .content import Cell, Claim, Content, Line, Notice, Panel, Table
@@ -31,23 +31,18 @@ from .games import game_curves, game_panels, reference_line
 from .looks import look
 from .ratio_tables import ratio_statistics, ratio_tables
 from .record import Heading, Record
+from .result_tables import other_tables, result_tables, statistics_tables
 from .samples import brief, galleries
-from .table import COLLAPSED, NOT_COLLAPSING, ROUNDED, TEST, VERDICTS, Row, fallen, in_brackets
-from .words import BRACKETS, OF_COVERAGE, bracketed, chance, number, seed_text, task_title
-
-TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
-#: Where there are so few cells, visiting all of them is the goal, and how soon it is reached the measure.
-FEW_CELLS = 20
-ALL_CELLS = "of all cells"
+from .table import Row
+from .words import bracketed, chance, number, seed_text, task_title
 
 
 def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) -> Content:
     """Everything a page shows, in its order; the records' labels must be distinct."""
     labels = list(dict.fromkeys(record.label for record in records))
     tasks = list(dict.fromkeys(record.task for record in records))
-    counting = list(dict.fromkeys(record.task for record in records if counts(record)))
-    games = game_curves(records)
-    metric, reference = headline(records), heading.reference
+    games, main, reference = game_curves(records), main_curves(records), heading.reference
+    of_bonus = [curves for curves in main if curves.key.startswith("bonus/")]
     return Content(
         title=heading.title,
         lead=heading.lead,
@@ -62,14 +57,14 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
             *kind_panels(records, task_title),
             *game_panels(records),
         ),
-        tables=result_tables(records, table, counting, labels, metric),
-        curves=coverage_curves(records, games),
+        tables=result_tables(records, table, labels),
+        curves=(*(curves for curves in main if curves not in of_bonus), *games, *of_bonus),
         occupancy=occupancy_maps(records),
         surprise=surprise_maps(records),
         noise=noise_curves(records),
-        claims=paper_claims(records, metric),
+        claims=paper_claims(records, counted(records)),
         statistics=(
-            *statistics_tables(records, counting, metric, reference),
+            *statistics_tables(records, reference),
             *ratio_statistics(records, reference),
             *game_statistics(records, reference),
         ),
@@ -82,12 +77,9 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
         left=left_curves(records),
         galleries=galleries(records, task_title),
         games=game_tables(records, table),
+        others=other_tables(records, labels),
+        other_curves=other_curves(records),
     )
-
-
-def counts(record: Record) -> bool:
-    """Whether the tables of coverage have a run: all but games, and what only compares kinds of transitions."""
-    return not record.plays and (record.headline is not None or not record.compared)
 
 
 # --- names ------------------------------------------------------------------------------------------------
@@ -150,8 +142,8 @@ def notices(
     def warn(text: str) -> None:
         found.append(Notice("warning", text))
 
-    if headline(records) is None and not any(record.compared or record.plays for record in records):
-        warn("These tasks count no cells, so there is no coverage to compare.")
+    if not any(record.metrics[record.headline].better or record.compared for record in records if record.headline):
+        warn("These tasks count no cells and their reward does not weigh in, so nothing says which line is better.")
     versions = sorted({record.facts["identity"].get("curiax", "unknown") for record in records})
     if versions != [__version__]:
         warn(f"Made from runs of Curiax {', '.join(versions)}; this page was written by {__version__}.")
@@ -210,196 +202,6 @@ def mixed(values: Iterable[int]) -> set[int]:
 
 
 # --- tables -----------------------------------------------------------------------------------------------
-
-
-def result_tables(
-    records: Sequence[Record], table: Sequence[Row], tasks: Sequence[str], labels: Sequence[str], metric: str | None
-) -> tuple[Table, ...]:
-    """First all tasks side by side, then each beside the paper and the authors' code."""
-    if metric is None:
-        return ()
-    found = {(row.task, row.method, row.metric): row for row in table}
-    note = f"{metric_title(metric).capitalize()} (%), mean over seeds [95 % interval]"
-    test = f"{TEST} {ROUNDED}" if any(row.paper is not None and row.paper_words for row in table) else TEST
-    tables = []
-    if len(tasks) > 1:
-        lines = [(Cell(label), *(side_by_side(found.get((task, label, metric))) for task in tasks)) for label in labels]
-        header = ("", *(task_title(task) for task in tasks))
-        signs = "✓ agrees with the paper, ▲ above it, ▼ below it"
-        told = f"{note}; in parentheses the paper's mean. {signs}. {OF_COVERAGE} {test}"
-        tables.append(Table("All tasks", header, tuple(lines), told))
-    below = f"{note}, as above." if tables else f"{note}. {OF_COVERAGE} {test}"
-    return (*tables, *(task_table(records, found, task, labels, metric, below) for task in tasks))
-
-
-def side_by_side(row: Row | None) -> Cell:
-    """`89.9 [88.1, 91.5] (91.8)`."""
-    if row is None:
-        return Cell("not run", "unsure")
-    paper = row.paper_words or ("" if row.paper is None else number(row.paper))
-    paper = f" ({paper})" if paper else ""
-    return Cell(in_brackets(row) + paper, TONES[row.verdict], VERDICTS[row.verdict])
-
-
-def task_table(
-    records: Sequence[Record], found: dict[Any, Row], task: str, labels: Sequence[str], metric: str, note: str
-) -> Table:
-    """One task: ours, the paper's, the authors' code, the verdict; the other metric; the loss to noise, the speed."""
-    other = next((name for t, _, name in found if t == task and name.startswith("coverage/") and name != metric), None)
-    change = metric.replace("coverage/", "change/")
-    has_change = any((task, label, change) in found for label in labels)
-    header = ["", "ours", "paper", "authors' code", "verdict", "p"]
-    header += [metric_title(other).removeprefix("coverage in ")] if other else []
-    header += ["change from no noise", "paper's change"] if has_change else []
-    few = {
-        r.label: r for r in records if r.task == task and metric in r.curves and 0 < cells_of(r, metric) <= FEW_CELLS
-    }
-    if few:
-        count = max(cells_of(record, metric) for record in few.values())
-        header += [f"steps to all {count} cells: median", "slowest run"]
-        note += (
-            f" Steps to all {count} cells: the first recorded ones, with how many seeds got there; of the worst run."
-        )
-    lines = []
-    for label in labels:
-        row = found.get((task, label, metric))
-        if row is None:
-            continue
-        cells = [
-            Cell(label),
-            Cell(in_brackets(row)),
-            Cell((row.paper_words or number(row.paper, 2)) + (f" (n = {row.paper_seeds})" if row.paper_seeds else "")),
-            authors_cell(row),
-            verdict_cell(row),
-            Cell(chance(row.p)),
-        ]
-        if other:
-            second = found.get((task, label, other))
-            cells.append(Cell(in_brackets(second) if second else "–"))
-        if has_change:
-            drop = found.get((task, label, change))
-            if drop is None:
-                cells += [Cell("–"), Cell("–")]
-            else:
-                interval = "" if drop.ci_low is None else f" [{number(drop.ci_low, 0)}, {number(drop.ci_high, 0)}]"
-                cells.append(Cell(f"{number(drop.mean, 0)} %{interval}"))
-                paper = "–" if drop.paper is None else f"{number(drop.paper, 0)} %"
-                cells.append(Cell(paper, TONES[drop.verdict], VERDICTS[drop.verdict]))
-        if few:
-            cells += completion_cells(few.get(label), metric)
-        lines.append(tuple(cells))
-    return Table(task_title(task), tuple(header), tuple(lines), note)
-
-
-def cells_of(record: Record, metric: str) -> int:
-    """How many cells make 100 %, 0 where that is not known."""
-    grid = record.grid(metric.partition("/")[2])
-    return 0 if grid is None else int(grid.get("nominal", 0))
-
-
-def completion_cells(record: Record | None, metric: str) -> list[Cell]:
-    """Steps until all cells were visited: the median with how many runs made it, and the worst run."""
-    if record is None:
-        return [Cell("–"), Cell("–")]
-    reached = statistics.steps_to(record.steps, record.curves[metric], judging.WHOLE)
-    late = [step for step in reached if step is not None]
-    worst = f"{max(late) / 1000:.0f}k" if len(late) == len(reached) else "never"
-    return [speed_cell(reached), Cell(worst)]
-
-
-def verdict_cell(row: Row) -> Cell:
-    """The verdict, with the smallest difference that it would have noticed; without spread that is any at all."""
-    reach = f" ±{number(row.resolution)}" if row.resolution else ""
-    return Cell(f"{row.verdict}{reach}" if row.verdict else "–", TONES[row.verdict], VERDICTS[row.verdict])
-
-
-def authors_cell(row: Row) -> Cell:
-    """The runs of the authors' code, and whether ours differ from them."""
-    if not row.authors:
-        return Cell("–")
-    said = {"agrees": "not distinguishable from ours", "above": "ours are above", "below": "ours are below"}
-    runs = ", ".join(f"{value:g}" for value in row.authors)
-    return Cell(runs, TONES[row.authors_verdict], said.get(row.authors_verdict, "not tested"))
-
-
-def statistics_tables(
-    records: Sequence[Record], tasks: Sequence[str], metric: str | None, reference: str
-) -> tuple[Table, ...]:
-    """A table for each task; the first explains the columns."""
-    if metric is None:
-        return ()
-    tables = [statistics_table(records, task, metric, reference) for task in tasks]
-    first, known = tables[0], set(tables[0].header)
-
-    def briefly(table: Table) -> Table:
-        if not set(table.header) <= known:
-            return table
-        other = ALL_CELLS in table.note and ALL_CELLS not in first.note
-        return replace(table, note=f"Columns as above{f'; shares are {ALL_CELLS}' if other else ''}.")
-
-    return (first, *map(briefly, tables[1:]))
-
-
-def statistics_table(records: Sequence[Record], task: str, metric: str, reference: str) -> Table:
-    """Robust means, speed, probability of improvement, collapsed runs."""
-    here = {record.label: record for record in records if record.task == task and metric in record.curves}
-    base = here.get(reference)
-    reachable = metric.replace("coverage/", "reachable/")
-    versus = [f"P(better than {reference})"] if base else []
-    collapsing = ["collapsed"] if task not in NOT_COLLAPSING else []
-    header = ("", "IQM", "mean over training", "steps to 50 %", "75 %", "90 %", *versus, *collapsing)
-    lines = []
-    for label, record in here.items():
-        final = np.asarray(record.final(metric), float)
-        middle, spread = statistics.iqm(final), statistics.interval(final, "iqm") if len(final) > 1 else None
-        area = statistics.area(record.steps, record.curves[metric])
-        share = record.curves.get(reachable, record.curves[metric])
-        speed = [speed_cell(statistics.steps_to(record.steps, share, goal)) for goal in (50.0, 75.0, 90.0)]
-        lines.append(
-            (
-                Cell(label),
-                Cell(bracketed(middle, spread)),
-                Cell(bracketed(float(area.mean()), statistics.interval(area) if len(area) > 1 else None)),
-                *speed,
-                *([improvement_cell(final, base, record, metric)] if base else []),
-                *([collapsed_cell(fallen(record, metric), len(final))] if collapsing else []),
-            )
-        )
-    of_what = "of the reachable cells" if any(reachable in r.curves for r in here.values()) else ALL_CELLS
-    note = (
-        f"{metric_title(metric).capitalize()}. IQM: mean of the middle half of the seeds. Mean over training: area "
-        f"under the curve ÷ steps. Steps: median over seeds to that share {of_what}, with how many seeds reached it. "
-        + (f"P: chance that a run of the line beats a run of {reference}, ties counting half. " if base else "")
-        + (f"Collapsed: ended below {COLLAPSED:g} %, with the seeds. " if collapsing else "")
-        + f"Brackets: 95 % intervals, not cut; {BRACKETS}."
-        + (" No interval knows of a collapse that did not happen in these runs." if collapsing else "")
-    )
-    return Table(task_title(task), header, tuple(lines), note)
-
-
-def speed_cell(reached: Sequence[int | None]) -> Cell:
-    """Median steps, and how many seeds got there."""
-    middle = statistics.median_steps(reached)
-    count = sum(step is not None for step in reached)
-    text = "never" if count == 0 else f"{'–' if middle is None else f'{middle / 1000:.0f}k'} ({count}/{len(reached)})"
-    return Cell(text, hint="– means that fewer than half of the seeds got there")
-
-
-def improvement_cell(final: np.ndarray, base: Record, record: Record, metric: str) -> Cell:
-    """The chance to beat the reference."""
-    if base is record or min(len(final), len(base.seeds)) < 2:
-        return Cell("–")
-    chance, low, high = statistics.improvement(final, np.asarray(base.final(metric), float))
-    interval = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-    return Cell(f"{chance:.2f}{interval}")
-
-
-def collapsed_cell(seeds: Sequence[int], total: int) -> Cell:
-    """How many, and which seeds."""
-    if len(seeds) == total:
-        return Cell(f"all {total}", "bad")
-    which = f": {', '.join(map(str, seeds[:8]))}{', …' if len(seeds) > 8 else ''}" if seeds else ""
-    return Cell(f"{len(seeds)}/{total}{which}", "bad" if seeds else "good", "seeds: " + ", ".join(map(str, seeds)))
 
 
 def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, ...]:
@@ -556,7 +358,7 @@ def choices_tables(records: Sequence[Record]) -> tuple[Table, ...]:
                 continue
             if not conflict.setting:
                 values = {conflict.ours: []}
-            settings = record.facts["identity"]["settings"]
+            settings = {**record.facts["identity"]["settings"], HEADLINE: (record.headline or "–").rpartition("/")[2]}
             of_method = not conflict.method or record.method.split("-")[0] == conflict.method
             if of_method and conflict.setting in settings:
                 values.setdefault(plain(settings[conflict.setting]), []).append(f"{record.label} on {record.task}")

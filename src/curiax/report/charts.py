@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,67 +10,63 @@ from typing import Any
 
 import numpy as np
 
+from .._metrics import Metric, share
 from .._text import clean
 from . import ratio, statistics
 from .content import Curves, Map, MapAxis, Maps, Panel, Series
-from .record import RATIO, Record, closed_cells, thinned
+from .record import Record, closed_cells, thinned
 
 #: Of every seed, so this decides how large a page is; a chart of some 300 pixels shows no more.
 MOST_POINTS = 50
-COVERAGES = {"cells": "the paper's cells", "bins": "honest bins"}
+BORDER = "bonus/border_share"
+#: Metrics that the charts of whom the noise pays show.
+OF_NOISE = ("noise/bonus", "noise/steps")
 
 
-def headline(records: Sequence[Record]) -> str | None:
-    """The metric of the first table: the one that most records headline."""
-    found = [record.headline for record in records if record.headline]
+def counted(records: Sequence[Record]) -> str | None:
+    """The coverage that most records show first; None where none does."""
+    found = [record.headline for record in records if (record.headline or "").startswith("coverage/")]
     return max(dict.fromkeys(found), key=found.count) if found else None
 
 
-def metric_title(metric: str) -> str:
-    """`coverage/cells` → `coverage in the paper's cells`."""
-    grid = metric.partition("/")[2]
-    return f"coverage in {COVERAGES.get(grid, grid)}"
+def metric_of(records: Sequence[Record], name: str) -> Metric:
+    """What a metric is to all records; where they call it differently, as what two kinds of transitions are, its own
+    name."""
+    found = list(dict.fromkeys(record.metrics[name] for record in records if name in record.metrics))
+    titles = {metric.title for metric in found}
+    return found[0] if len(titles) == 1 else replace(found[0], title=Metric(name).title, note="")
 
 
 # --- curves -----------------------------------------------------------------------------------------------
 
 
-def coverage_curves(records: Sequence[Record], games: Sequence[Curves] = ()) -> tuple[Curves, ...]:
-    """Each grid's coverage, the scores of games, the bonus, and the share of it paid where episodes end."""
-    grids = [record for record in records if not record.plays]
-    metrics = list(dict.fromkeys(name for r in grids for name in r.curves if name.startswith("coverage/")))
-    first = headline(records)
-    metrics.sort(key=lambda name: name != first)
-    # The paper's cells are more than those that make 100 %.
-    tops = [max(100.0, *(float(r.curves[name].max()) for r in grids if name in r.curves)) for name in metrics]
-    curves = [
-        curve(grids, name, metric_title(name).capitalize(), "%", "Cells visited so far by a run.", top=top)
-        for name, top in zip(metrics, tops, strict=True)
-    ]
-    note = (
-        "Share of the raw bonus paid on the steps that end an episode. In the released code the model sees the next "
-        "episode's first observation there, a jump that no model can predict."
-    )
-    paid = curve(records, "bonus/mean", "Mean raw bonus", "", "Before scaling; every method has a unit of its own.")
-    border = curve(counting(records), "bonus/border_share", "Bonus paid at episode ends", "%", note, scale=100.0)
-    return (*curves, *ratio_curves(records), *games, paid, *([border] if border.series else []))
+def main_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
+    """What is shown first of any record, what could be, and the bonus; games have charts of their own."""
+    having = {
+        name: [record for record in records if name in record.metrics and shown_first(record, name)]
+        for name in dict.fromkeys(name for record in records for name in record.metrics)
+    }
+    first = [name for record in records if (name := record.headline) and shown_first(record, name)]
+    most = max(dict.fromkeys(first), key=first.count, default="")
+    metrics = [metric_of(records, name) for name, own in having.items() if own]
+    metrics.sort(key=lambda metric: (metric.name != most, -metric.rank, metric.name not in first))
+    return tuple(curve(having[metric.name], metric) for metric in metrics)
 
 
-def counting(records: Sequence[Record]) -> list[Record]:
-    """Those that compare no kinds of transitions."""
-    return [record for record in records if not record.compared]
+def shown_first(record: Record, name: str) -> bool:
+    """Whether a metric of a record is among the first curves."""
+    if record.plays and (name.startswith("game/") or name.startswith("coverage/")):
+        return False
+    # Whose two kinds differ on purpose has no use for what is paid at episodes' ends.
+    return record.metrics[name].rank > 0 or (name == BORDER and not record.compared) or name == record.headline
 
 
-def ratio_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
-    """How much more the first kind of transitions is paid than the second."""
-    kinds = dict.fromkeys(divided(r.compared) for r in records if r.compared)
-    if not kinds:
-        return ()
-    note = (
-        f"Mean raw bonus of {'; of '.join(kinds)}, in each rollout. At 1 both kinds are worth as much; what counts is "
-        "how far a line ends from there, on either side."
-    )
-    return (curve(records, RATIO, "Ratio of the bonuses", "×", note, log=True, ideal=1.0),)
+def other_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
+    """Everything else that was measured, without the curves of single seeds, of which there would be too many."""
+    names = dict.fromkeys(name for record in records for name in record.metrics)
+    elsewhere = {name for record in records for name in record.metrics if shown_first(record, name)}
+    elsewhere |= {*OF_NOISE, *(name for name in names if name.startswith(("game/", "coverage/")))}
+    return tuple(curve(records, metric_of(records, name), few=True) for name in names if name not in elsewhere)
 
 
 def divided(kinds: tuple[str, str]) -> str:
@@ -92,12 +89,12 @@ def left_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
     series: list[Series] = []
     for metric in ratio.KINDS:
 
-        def share(record: Record, metric: str = metric) -> np.ndarray | None:
+        def of_start(record: Record, metric: str = metric) -> np.ndarray | None:
             start = ratio.at_the_start(record, metric)[:, None]
             return None if not start.all() else np.asarray(record.curves[metric], float) / start
 
         comparing = [record for record in records if record.compared]
-        found = curve(comparing, metric, "", "", "", scale=100.0, log=True, values=share)
+        found = curve(comparing, Metric(metric, factor=100.0, log=True), values=of_start)
         series += [replace(each, task=f"{each.task} {metric}") for each in found.series]
     note = (
         "Mean raw bonus of each kind of transitions, in per cent of what it was in the first rollout. Read it beside "
@@ -108,39 +105,49 @@ def left_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
 
 def curve(
     records: Sequence[Record],
-    metric: str,
-    title: str,
-    unit: str,
-    note: str,
+    metric: Metric,
     *,
-    scale: float = 1.0,
-    top: float | None = None,
-    log: bool = False,
-    ideal: float | None = None,
+    few: bool = False,
     values: Callable[[Record], np.ndarray | None] | None = None,
 ) -> Curves:
-    """A metric of all records that have it."""
+    """A metric of all records that have it, or what `values` makes of them; of a `few` numbers: no single seeds."""
     series = []
     for record in records:
-        data = record.curves.get(metric) if values is None else values(record)
-        if data is None:
-            continue
-        at = thinned(len(record.steps), MOST_POINTS)
-        at = np.union1d(0, at) if log else at
-        data = np.asarray(data, float)[:, at] * scale
-        low, high = statistics.band(data) or ((), ())
-        if metric.startswith("coverage/"):
-            low, high = np.clip(low, 0, record.most(metric)), np.clip(high, 0, record.most(metric))
-        elif top is not None:
-            low, high = np.clip(low, 0, top), np.clip(high, 0, top)
-        elif log:
-            # Zero has no place on the axis: the band ends at the lowest run there.
-            data = positive(data)
-            low = np.maximum(low, np.nanmin(data, axis=0, initial=np.inf)) if len(low) else low
-        own = {seed: numbers(row) for seed, row in zip(record.seeds, data, strict=True)}
-        steps = tuple(int(step) for step in record.steps[at])
-        series.append(Series(record.task, record.label, steps, numbers(data.mean(0)), numbers(low), numbers(high), own))
-    return Curves(metric, title, unit, note, tuple(series), top, log, ideal)
+        data = record.curves.get(metric.name) if values is None else values(record)
+        if data is not None:
+            series.append(series_of(record, metric, data, few=few))
+    highest = [high for each in series for high in (*each.mean, *each.high, *itertools.chain(*each.seeds.values()))]
+    # The paper's cells are more than those that make 100 %.
+    top = max([100.0, *highest]) if metric.unit == "%" and metric.high is not None else None
+    title = metric.title[:1].upper() + metric.title[1:]
+    return Curves(metric.name, title, metric.unit, metric.note, tuple(series), top, metric.log, metric.ideal, few)
+
+
+def series_of(record: Record, metric: Metric, values: np.ndarray, *, few: bool = False) -> Series:
+    """A line of one record `[S, K]`: it begins where every seed has a value."""
+    at = thinned(len(record.steps), MOST_POINTS)
+    at = np.union1d(0, at) if metric.log else at
+    data = np.asarray(values, float)[:, at] * metric.factor
+    data = positive(data) if metric.log else data
+    known = np.isfinite(data).all(0)
+    middle, low, high = np.full((3, len(at)), np.nan)
+    # The best is one episode's: a mean of three such, and an interval about it, would be of nobody's.
+    middle[known] = {"mean": np.mean, "max": np.max, "sum": np.sum}[metric.across](data[:, known], axis=0)
+    band = statistics.band(data[:, known]) if known.any() and metric.across == "mean" else None
+    if band is not None:
+        lowest, highest = record.limits(metric.name) if metric.name in record.metrics else bounds(metric)
+        low[known], high[known] = np.clip(band[0], lowest, highest), np.clip(band[1], lowest, highest)
+        # Zero has no place on a logarithmic axis: the band ends at the lowest run there.
+        low = np.maximum(low, data.min(0)) if metric.log else low
+    own = {} if few else {seed: numbers(row) for seed, row in zip(record.seeds, data, strict=True)}
+    steps = tuple(int(step) for step in record.steps[at])
+    limits = (numbers(low), numbers(high)) if band is not None else ((), ())
+    return Series(record.task, record.label, steps, numbers(middle), *limits, own)
+
+
+def bounds(metric: Metric) -> tuple[float, float]:
+    """Between which values it can be."""
+    return -np.inf if metric.low is None else metric.low, np.inf if metric.high is None else metric.high
 
 
 def numbers(values: Any, digits: int = 4) -> tuple[float, ...]:
@@ -149,7 +156,7 @@ def numbers(values: Any, digits: int = 4) -> tuple[float, ...]:
 
 
 def noise_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
-    """Whom the noise pays: by the model's own judgement everywhere, and as it was paid and pressed."""
+    """Whom the noise pays: by the model's own judgement everywhere, and as it was paid and drawn."""
     noisy = [record for record in records if "noise/bonus" in record.curves]
     if not noisy:
         return ()
@@ -168,27 +175,9 @@ def noise_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
         "car, in the middle of every bin (medians). 50 %: noise is worth as much as the car. Methods with a memory "
         "are missing: what they pay depends on what came before."
     )
-    found = (
-        curve(noisy, "probe", "Would pay for noise", "%", pays, scale=100.0, top=100.0, values=contrast),
-        curve(
-            noisy,
-            "noise/bonus",
-            "Was paid on noise",
-            "%",
-            "Share of the raw bonus paid on steps in which the remote was pressed.",
-            scale=100.0,
-            top=100.0,
-        ),
-        curve(
-            noisy,
-            "noise/steps",
-            "Pressed the remote",
-            "%",
-            "Share of the steps in which the agent pressed the remote.",
-            scale=100.0,
-            top=100.0,
-        ),
-    )
+    would = share("probe", "would pay for noise", pays)
+    found = [curve(noisy, would, values=contrast)]
+    found += [curve(noisy, metric_of(noisy, name)) for name in OF_NOISE]
     return tuple(curves for curves in found if curves.series)
 
 

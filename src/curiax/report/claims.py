@@ -419,7 +419,7 @@ def by_interval(comparison: Comparison, found: Mapping[tuple[str, str], Record])
     """A ratio and where it is claimed to be: near 1, or above a mark."""
     (side,), mark = comparison.sides, comparison.right
     assert isinstance(mark, Mark)
-    final = ratio.in_the_end(found[side.label, side.task])
+    final = found[side.label, side.task].in_the_end(RATIO)
     limits = ratio.interval(final)
     place = ratio.place(limits)
     shown = place == ("near 1" if comparison.claim == "near" else "above")

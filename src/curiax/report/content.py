@@ -203,3 +203,6 @@ class Content:
     galleries: tuple[Gallery, ...] = ()
     #: Of games: the score in the end beside the authors'.
     games: tuple[Table, ...] = ()
+    #: Everything else that was measured: in the end, and over training.
+    others: tuple[Table, ...] = ()
+    other_curves: tuple[Curves, ...] = ()

@@ -26,7 +26,10 @@ REACH = 1.6
 #: Walls: a calm grey that is on no colour scale; paler is where nobody went.
 WALL, NOWHERE = "#6b7480", "#eeeeee"
 #: Every figure that there can be, and the files of each.
-NAMES = ("coverage", "ratio", "bonus", "games", "noise", "final", "ratio-final", "samples", "occupancy", "surprise")
+NAMES = (
+    *("coverage", "ratio", "bonus", "headline", "games", "noise", "final", "ratio-final", "samples", "occupancy"),
+    "surprise",
+)
 KINDS = ("png", "svg")
 #: Characters of a task's title above its panel.
 MOST_TITLE = 48
@@ -46,16 +49,17 @@ def draw_all(content: Content, rows: Sequence[Any], folder: Path) -> list[Path]:
     drawings: list[tuple[str, Callable[[Path], None]]] = []
     few = len(content.lines) <= MOST_CURVES
     if content.curves and few:
-        first = {"coverage": "coverage", "ratio": "ratio"}.get(content.curves[0].key.partition("/")[0], "bonus")
-        draw_first = ratio_curves if first == "ratio" else curves
         played = [quantity for quantity in content.curves if quantity.key.startswith("game/")]
-        if first != "bonus" or not played:
-            drawings.append((first, lambda stem: draw_first(content, content.curves[0], stem)))
+        first, kind = content.curves[0], content.curves[0].key.partition("/")[0]
+        name = kind if kind in ("coverage", "ratio", "bonus") else "headline"
+        draw_first = ratio_curves if name == "ratio" else curves
+        if first not in played:
+            drawings.append((name, lambda stem: draw_first(content, first, stem)))
         if played:
             drawings.append(("games", lambda stem: games(content, played, stem)))
     if content.noise and few:
         drawings.append(("noise", lambda stem: curves(content, content.noise[0], stem)))
-    if any(row.metric.startswith("coverage/") for row in rows):
+    if any(row.metric == content.curves[0].key != RATIO for row in rows if content.curves):
         drawings.append(("final", lambda stem: final(content, rows, stem)))
     if any(row.metric == RATIO for row in rows):
         drawings.append(("ratio-final", lambda stem: ratio_final(content, rows, stem)))
@@ -121,11 +125,11 @@ def curves(content: Content, quantity: Curves, stem: Path) -> None:
                 draw_series(axis, series, look[series.label])
             axis.set_title(panel_title(content, task), loc="left", fontsize=11, fontweight="bold")
             axis.set_xlabel("environment steps (thousands)")
-            axis.set_ylim(0, quantity.top if quantity.top is None else roomy(quantity.top, quantity.series))
+            axis.set_ylim(*ends(quantity))
             axis.set_xlim(0, max(max(series.steps) for series in shown) / 1000)
             axis.grid(axis="y", color="#dddddd", linewidth=0.6)
             label_ends(axis, shown, look)
-        axes[0][0].set_ylabel(f"{quantity.title} ({quantity.unit})")
+        axes[0][0].set_ylabel(with_unit(quantity))
         figure.suptitle(content.title, x=0.01, ha="left", fontsize=13, fontweight="bold")
         figure.supxlabel("mean over seeds, band: 95 % interval", x=0.01, ha="left", fontsize=8, color="#555")
 
@@ -248,6 +252,18 @@ def round_ticks(axis: Any, ideal: float | None = None) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def with_unit(quantity: Curves) -> str:
+    """What an axis says."""
+    return f"{quantity.title} ({quantity.unit})" if quantity.unit else quantity.title
+
+
+def ends(quantity: Curves) -> tuple[float | None, float | None]:
+    """Of the vertical axis: from 0, where nothing is below."""
+    lowest = min((v for s in quantity.series for v in (*s.mean, *s.low) if np.isfinite(v)), default=0.0)
+    top = quantity.top if quantity.top is None else roomy(quantity.top, quantity.series)
+    return (0.0 if lowest >= 0 else None), top
+
+
 def roomy(top: float, shown: Sequence[Series]) -> float:
     """The top of an axis, a little higher where a curve would run along its very edge."""
     return top * (1.02 if any(max(series.mean) > 0.99 * top for series in shown) else 1.0)
@@ -297,9 +313,9 @@ def apart(heights: Sequence[float], gap: float, top: float) -> list[float]:
 
 
 def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
-    """Final coverage of every line with its interval, beside the paper's mean, a panel for each task."""
-    metric = content.curves[0].key
-    own = [row for row in rows if row.metric == metric]
+    """The headline of every line in the end with its interval, beside the paper's mean, a panel for each task."""
+    quantity = content.curves[0]
+    own = [row for row in rows if row.metric == quantity.key]
     labels = [line.label for line in content.lines]
     tasks = [panel.name for panel in content.panels if panel.name in {row.task for row in own}]
     colours = bar_colours(content, labels)
@@ -310,9 +326,10 @@ def final(content: Content, rows: Sequence[Any], stem: Path) -> None:
                 if row.task == task:
                     draw_final(axis, row, labels.index(row.method), colours[row.method])
             axis.set_title(panel_title(content, task), loc="left", fontsize=11, fontweight="bold")
-            axis.set_xlabel("final coverage (%)")
+            axis.set_xlabel("final coverage (%)" if quantity.key.startswith("coverage/") else with_unit(quantity))
             highest = max(value for row in own for value in row.values)
-            axis.set_xlim(0, max(100.0, highest) + (2.0 if highest > 98 else 0.0))
+            if quantity.top is not None:
+                axis.set_xlim(0, max(100.0, highest) + (2.0 if highest > 98 else 0.0))
             axis.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes[0][0].set_yticks(range(len(labels)), [short(label, 40) for label in labels])
         axes[0][0].invert_yaxis()

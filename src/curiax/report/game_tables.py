@@ -12,7 +12,7 @@ from ..experiments.published import ARCADE_SOURCE, ARCADE_STEPS, SCORE, referenc
 from ..experiments.suites import MARIO, score_name
 from . import statistics
 from .content import Cell, Notice, Table
-from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, comparable, in_the_end
+from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, comparable
 from .record import Record
 from .table import Row, in_brackets
 from .words import BRACKETS, INTERVALS, bracketed, number, task_title
@@ -79,7 +79,7 @@ def versions_of_mario(records: Sequence[Record]) -> str:
 
 def scores_known(record: Record) -> bool:
     """Whether every seed has finished an episode."""
-    return bool(np.isfinite(in_the_end(record)).all())
+    return bool(np.isfinite(record.in_the_end(SCORE)).all())
 
 
 def game_tables(records: Sequence[Record], table: Sequence[Row]) -> tuple[Table, ...]:
@@ -87,7 +87,7 @@ def game_tables(records: Sequence[Record], table: Sequence[Row]) -> tuple[Table,
     rows = {(row.task, row.method, row.metric): row for row in table}
     made = [game_table(here, rows, task) for task, here in games_of(records).items()]
     note = (
-        f"Score: of each seed the mean over the last tenth of training, mean over seeds [95 % interval]. {INTERVALS} "
+        f"Score: of each seed the mean over the last tenth of training, mean over seeds [95 % interval]. {INTERVALS}: "
         f"nothing below 0 where no run is. Authors: {ARCADE_SOURCE}; ± is their standard deviation, and between the "
         f"moments that are known the line is straight. Best: of any episode of any seed. Episodes: finished by all "
         "seeds. Verdict: Welch's t test at the 5 % level of LBS against the authors' at the same steps. “Agrees” means "
@@ -160,7 +160,7 @@ def game_statistics(records: Sequence[Record], reference: str) -> tuple[Table, .
 
 def statistics_table(records: Sequence[Record], task: str, reference: str) -> Table:
     """One game's."""
-    ends = {record.label: in_the_end(record) for record in records}
+    ends = {record.label: record.in_the_end(SCORE) for record in records}
     base = ends.get(reference)
     lines = []
     for label, values in ends.items():

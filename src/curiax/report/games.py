@@ -7,16 +7,17 @@ and how many have ended (`game/*`). Until a seed's first episode has ended there
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from .._metrics import Metric
 from ..envs.mario import VERSION, WORLD
 from ..experiments.published import ARCADE_STEPS, SCORE, Reference, reference
 from ..experiments.suites import MARIO
-from . import statistics
-from .charts import MOST_POINTS, numbers
+from .charts import numbers, series_of
 from .content import Curves, Line, Panel, Series
-from .record import Record, thinned
+from .record import Record
 from .words import task_title
 
 #: What the authors' curve is called, and its look.
@@ -28,16 +29,6 @@ ROOMS_VISITED = "game/rooms"
 DRAWN = {SCORE: "score", LENGTH: "episode length (steps)", BEST: "best score of any seed", ROOMS: "rooms visited"}
 #: In Super Mario Bros. the score is how far Mario got.
 DISTANCES = {SCORE: "distance (pixels)", BEST: "furthest of any seed (pixels)"}
-#: The last part of training, whose mean is the score in the end.
-END = 0.1
-
-
-def in_the_end(record: Record, metric: str = SCORE) -> np.ndarray:
-    """Each seed's mean over the last tenth of training `[S]`; NaN where no episode has ended."""
-    late = np.asarray(record.curves[metric][:, record.steps > (1 - END) * record.budget], float)
-    known = np.isfinite(late)
-    sums, counts = np.where(known, late, 0.0).sum(1), known.sum(1)
-    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
 def rooms(record: Record) -> np.ndarray | None:
@@ -48,12 +39,10 @@ def rooms(record: Record) -> np.ndarray | None:
     return np.round(np.asarray(record.curves[ROOMS], float) * grid["nominal"] / 100)
 
 
-def final(record: Record) -> dict[str, np.ndarray]:
-    """What tables say of a game, a number for each seed: means over the end, and what was reached by then."""
-    found = {SCORE: in_the_end(record), LENGTH: in_the_end(record, LENGTH)}
-    found |= {name: np.asarray(record.final(name), float) for name in (BEST, EPISODES)}
-    visited = rooms(record)
-    return found if visited is None else {**found, ROOMS_VISITED: visited[:, -1]}
+def rooms_visited(record: Record) -> dict[str, np.ndarray]:
+    """How many rooms each seed of a game has visited in the end, where they are counted."""
+    visited = rooms(record) if record.plays else None
+    return {} if visited is None else {ROOMS_VISITED: visited[:, -1]}
 
 
 def comparable(record: Record) -> bool:
@@ -106,7 +95,11 @@ def game_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
     playing = by_task(records)
     if not playing:
         return ()
-    own = [(metric, own_series(record, metric, v)) for record in playing for metric, v in drawn(record).items()]
+    own = [
+        (name, replace(series_of(record, counted_rooms(record, name), v), task=f"{record.task} {name}"))
+        for record in playing
+        for name, v in drawn(record).items()
+    ]
     series = [each for metric, each in own if metric != ROOMS]
     visited = tuple(each for metric, each in own if metric == ROOMS)
     for task in dict.fromkeys(record.task for record in playing):
@@ -120,29 +113,15 @@ def game_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
     )
     if any(each.label == AUTHORS for each in series):
         note += f"{AUTHORS}: mean and standard deviation over five seeds, straight between the moments that are known."
-    found = [Curves("game/episodes", "Scores and episodes", "", note.strip(), tuple(series), apart=True)]
+    found = [Curves("game/scores", "Scores and episodes", "", note.strip(), tuple(series), apart=True)]
     if visited:
         found.append(Curves(ROOMS_VISITED, "Rooms visited", "", "Of the 24 rooms of the first level.", visited))
     return tuple(found)
 
 
-def own_series(record: Record, metric: str, values: np.ndarray) -> Series:
-    """A line of ours; it begins where every seed has a value."""
-    at = thinned(len(record.steps), MOST_POINTS)
-    values = values[:, at]
-    known = np.isfinite(values).all(0)
-    middle, low, high = np.full((3, len(at)), np.nan)
-    # The best is one episode's: a mean of three such, and an interval about it, would be of nobody's.
-    middle[known] = values[:, known].max(0) if metric == BEST else values[:, known].mean(0)
-    band = statistics.band(values[:, known]) if known.any() and metric != BEST else None
-    if band is not None:
-        low[known], high[known] = band
-        if values[:, known].min() >= 0:
-            low = np.maximum(low, 0.0)
-    own = {seed: numbers(row) for seed, row in zip(record.seeds, values, strict=True)}
-    steps = tuple(int(step) for step in record.steps[at])
-    limits = (numbers(low), numbers(high)) if band is not None else ((), ())
-    return Series(f"{record.task} {metric}", record.label, steps, numbers(middle), *limits, own)
+def counted_rooms(record: Record, name: str) -> Metric:
+    """The metric of a curve: of rooms their number, not the share of them."""
+    return Metric(ROOMS_VISITED, low=0.0) if name == ROOMS else record.metrics[name]
 
 
 def reference_series(task: str, found: Reference, moments: Sequence[int]) -> list[Series]:

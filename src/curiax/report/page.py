@@ -41,7 +41,8 @@ def page(content: Content) -> str:
 def check(content: Content) -> None:
     """Refuses curves and maps that no line or panel of the page would ever show."""
     labels, tasks = [line.label for line in content.lines], [panel.name for panel in content.panels]
-    drawn = [item for curves in (*content.curves, *content.left, *content.noise) for item in curves.series]
+    everything = (*content.curves, *content.left, *content.noise, *content.other_curves)
+    drawn = [item for curves in everything for item in curves.series]
     drawn += [item for maps in (*content.occupancy, *content.surprise) for item in maps.maps]
     refuse("lines", (item.label for item in drawn), labels)
     refuse("panels", (item.task for item in drawn), tasks)
@@ -71,7 +72,8 @@ def digest(text: str) -> str:
 def numbers(content: Content) -> dict[str, Any]:
     """What the script draws."""
     names = ("lines", "panels", "curves", "noise", "occupancy", "surprise")
-    return {name: plain(getattr(content, name)) for name in (*names, *(["left"] if content.left else []))}
+    some = [name for name in ("left", "other_curves") if getattr(content, name)]
+    return {name: plain(getattr(content, name)) for name in (*names, *some)}
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from ..experiments import exports
 from ..experiments import folder as runs
 from . import claims, figures, origin, output, record
 from .assemble import assemble, distinct
-from .charts import headline
+from .charts import counted
 from .content import Content
 from .output import FIGURES, README, RECORD, REPORT, TABLE
 from .page import page
@@ -51,7 +51,7 @@ def publish(records: Sequence[Record], heading: Heading, out: Path) -> Published
     def make(stage: Path) -> tuple[Content, list[Row], list[str]]:
         record.save(records, heading, stage / RECORD)
         # From what was written, not from what is in memory: the tables can then be recomputed to the last digit.
-        kept = distinct(record.load(stage / RECORD))
+        kept = record.headlined(distinct(record.load(stage / RECORD)), heading.headline)
         table = rows(kept, heading.suite)
         content = assemble(kept, table, heading)
         for name, text in texts(kept, table, content, heading).items():
@@ -74,7 +74,7 @@ def texts(records: Sequence[Record], table: Sequence[Row], content: Content, hea
 
 def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -> dict[str, Any]:
     """What `table.json` holds."""
-    judged = claims.judge(records, headline(records))
+    judged = claims.judge(records, counted(records))
     return {
         "suite": heading.suite,
         "command": heading.command,
@@ -183,7 +183,8 @@ def recompute(folder: Path, *, words: bool) -> tuple[int, list[str], list[Record
         raise OutputError(f"{folder} has no readable {TABLE}: {error}") from None
     if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
         raise OutputError(f"{folder / TABLE} was not written by `curiax reproduce`: it has no rows.")
-    heading, kept = record.read_heading(folder / RECORD), distinct(record.load(folder / RECORD))
+    heading = record.read_heading(folder / RECORD)
+    kept = record.headlined(distinct(record.load(folder / RECORD)), heading.headline)
     table = rows(kept, heading.suite)
     made = texts(kept, table, assemble(kept, table, heading), heading)
     fresh = json.loads(made[TABLE])

@@ -11,23 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from ..experiments.published import RATIO
 from . import statistics
 from .record import KINDS as KINDS
 from .record import Record
 
 #: The ratios that count as near 1: at most a quarter more for one kind than for the other.
 NEAR = (0.8, 1.25)
-#: The last part of training, whose mean is the value in the end.
-END = 0.1
-
 Place = Literal["near 1", "above", "below", "undecided", "untested"]
-
-
-def in_the_end(record: Record, metric: str = RATIO) -> np.ndarray:
-    """Each seed's mean over the last tenth of training `[S]`."""
-    late = record.steps > (1 - END) * record.budget
-    return np.asarray(record.curves[metric][:, late], float).mean(1)
 
 
 def at_the_start(record: Record, metric: str) -> np.ndarray:
@@ -38,7 +28,7 @@ def at_the_start(record: Record, metric: str) -> np.ndarray:
 def left(record: Record, metric: str) -> np.ndarray:
     """What is left in the end of each seed's bonus, in per cent of its start `[S]`; NaN where it started with none."""
     start = at_the_start(record, metric)
-    return 100.0 * np.divide(in_the_end(record, metric), start, out=np.full(start.shape, np.nan), where=start != 0)
+    return 100.0 * np.divide(record.in_the_end(metric), start, out=np.full(start.shape, np.nan), where=start != 0)
 
 
 def distance(ratios: np.ndarray) -> np.ndarray:

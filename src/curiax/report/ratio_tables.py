@@ -102,11 +102,11 @@ def ratio_statistics_table(records: Sequence[Record], task: str, reference: str)
     base = next((record for record in records if record.label == reference), None)
     lines = []
     for record in records:
-        final = ratio.in_the_end(record)
+        final = record.in_the_end(RATIO)
         far = ratio.distance(final)
         closer = "–"
         if base is not None and base is not record and min(len(far), len(base.seeds)) > 1:
-            chance, low, high = statistics.improvement(-far, -ratio.distance(ratio.in_the_end(base)))
+            chance, low, high = statistics.improvement(-far, -ratio.distance(base.in_the_end(RATIO)))
             closer = f"{chance:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
         cells = [
             Cell(record.label),

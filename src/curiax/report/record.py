@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from .._errors import OutputError
+from .._errors import OutputError, unknown
 from .._files import damaged, parquet, read_bytes, read_json, write_whole
+from .._metrics import Metric, headline
 from .._text import clean, clean_data
+from ..envs._emulators import game_metrics
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
 from ..experiments.manifest import MOST_TABLE, Manifest, Name, Said, Text, checked, read_table
@@ -27,6 +30,8 @@ from ..experiments.pictures import Pictures
 from ..experiments.presets import PRESETS
 from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
+from ..experiments.suites import MARIO
+from ..train.measures import COMMON, FIRST, KEYS, MAPPED, SECOND, coverage_metrics, measured, ratio_metrics
 from . import output
 from .output import RECORD
 
@@ -40,20 +45,18 @@ FILES = RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
 REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 #: At most so many points of a curve and moments of a map: what a figure can show.
 POINTS, MOMENTS = 100, 12
-KEPT = (
-    *("coverage/", "reachable/", "noise/", "ratio/", "bonus/mean", "bonus/border_share", "bonus/scale"),
-    *("probe/", "samples/", "game/"),
-)
-#: The curves of the mean bonuses of two kinds of transitions, whose ratio is `RATIO`.
-KINDS = ("ratio/first", "ratio/second")
-#: The kinds of metrics that are a row of numbers for each iteration.
-MAPPED = ("probe", "samples", "occupancy", "paid")
-FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command")
-MORE_FACTS = ("versions", "platform", "devices", "started")
+#: The last part of training, whose mean is the value in the end of what scatters.
+END = 0.1
+FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "grids", "seconds", "command")
+MORE_FACTS = ("headline", "versions", "platform", "devices", "started")
+#: What only some runs have.
+SOME_FACTS = ("metrics", "coverage", "lost", "masked", "notes", "code", "samples", "compared")
 #: Bytes that a record's tables may have in memory: a hundred points and a dozen maps of each run take few.
 MOST_UNPACKED = 192 << 20
 #: What every game's run has.
 GAME = {SCORE, "game/length", "game/best", "game/episodes"}
+#: The mean bonuses of two kinds of transitions, whose ratio is `RATIO`.
+KINDS = (FIRST, SECOND)
 #: Settings that only say where a file lies; which version of a game is in it, a run's notes tell.
 PLACES = {"task.rom"}
 
@@ -143,14 +146,16 @@ class Record:
         """Steps of each seed."""
         return int(self.steps[-1])
 
+    @cached_property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Everything that was measured, in the order in which it is shown, but not what is mapped."""
+        return measured(self.curves, declared(self.facts))
+
     @property
     def headline(self) -> str | None:
-        """The metric that tables show, or None for a task that counts nothing; games have tables of their own."""
-        if self.plays:
-            return None
-        name = f"coverage/{self.facts['coverage']}"
-        found = [key for key in self.curves if key.startswith("coverage/")]
-        return name if name in found else next(iter(found), None)
+        """The metric that is shown first."""
+        told = self.facts.get("coverage")
+        return headline(self.metrics, self.facts.get("headline"), told and f"coverage/{told}")
 
     @property
     def plays(self) -> bool:
@@ -167,17 +172,57 @@ class Record:
         """Each seed's last value `[S]`."""
         return self.curves[metric][:, -1]
 
-    def most(self, metric: str) -> float:
-        """The highest coverage that can be reached, as far as it is known."""
-        grid = self.grid(metric.partition("/")[2])
-        if grid is None:
-            return 100.0
-        cells = grid.get("reachable") or math.prod(grid["shape"]) - len(closed_cells(grid))
-        return max(100.0 * cells / grid["nominal"], float(self.curves[metric].max()))
+    def in_the_end(self, metric: str) -> np.ndarray:
+        """Each seed's number in the end `[S]`, as the metric has it: NaN where nothing is known.
+
+        A mean over the last tenth of training leaves out what is not known.
+        """
+        if self.metrics[metric].end == "last":
+            return np.asarray(self.final(metric), float)
+        late = np.asarray(self.curves[metric][:, self.steps > (1 - END) * self.budget], float)
+        known = np.isfinite(late)
+        sums, counts = np.where(known, late, 0.0).sum(1), known.sum(1)
+        return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+    def limits(self, metric: str) -> tuple[float, float]:
+        """Between which values a metric can be, as it is shown; a bound that a run is beyond is none."""
+        told, values = self.metrics[metric], np.asarray(self.curves[metric], float) * self.metrics[metric].factor
+        low = -math.inf if told.low is None or (values < told.low).any() else told.low
+        high = math.inf if told.high is None or (values > told.high).any() else told.high
+        return low, high
 
     def grid(self, name: str) -> Mapping[str, Any] | None:
         """The description of a grid."""
         return next((grid for grid in self.facts["grids"] if grid["name"] == name), None)
+
+
+def declared(facts: Mapping[str, Any]) -> tuple[Metric, ...]:
+    """What a run's manifest says of its metrics; of runs before 0.5, which say nothing, what is known of them."""
+    if (told := facts.get("metrics")) is not None:
+        known = {field.name for field in fields(Metric)} - {"name"}
+        return tuple(Metric(name, **{n: v for n, v in said.items() if n in known}) for name, said in told.items())
+    of_grids = [each for grid in facts["grids"] for each in coverage_metrics(grid["name"], most_of(grid))]
+    compared = facts.get("compared")
+    said = ("distance", "pixels") if facts["identity"]["task"] == MARIO else ("score", "")
+    of_game = [metric.within("game") for metric in game_metrics(*said)]
+    return (*of_grids, *of_game, *(ratio_metrics(*compared) if compared else ()), *COMMON)
+
+
+def most_of(grid: Mapping[str, Any]) -> float:
+    """The coverage of a run that visits all that can be reached of a grid's description, in per cent."""
+    cells = grid.get("reachable") or math.prod(grid["shape"]) - len(closed_cells(grid))
+    return 100.0 * cells / grid["nominal"]
+
+
+def headlined(records: Sequence[Record], metric: str) -> list[Record]:
+    """The records with another metric shown first, where they have it; empty: as they are."""
+    names = list(dict.fromkeys(name for record in records for name in record.metrics))
+    if metric and metric not in names:
+        raise unknown("metric", metric, names)
+    return [
+        replace(record, facts={**record.facts, "headline": metric}) if metric in record.metrics else record
+        for record in records
+    ]
 
 
 def closed_cells(grid: Mapping[str, Any]) -> tuple[int, ...]:
@@ -195,6 +240,8 @@ class Heading:
     #: The line that the others are compared with.
     reference: str = "lbs"
     command: str = ""
+    #: The metric that is shown first; empty: as the runs have it.
+    headline: str = ""
     #: What the reader must know of how the records were found.
     remarks: tuple[str, ...] = ()
 
@@ -226,15 +273,16 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
         # What is left of a bonus is a share of the very first one.
         at, moments = np.union1d(0, at), np.union1d(0, moments)
     curves, maps = {}, {}
+    metrics = measured(table.columns, declared(manifest))
     for name in table.columns:
-        if not name.startswith((*KEPT, "occupancy/")):
+        if name in KEYS or name.startswith("paid/"):
             continue
         values = array(name)
         if name.startswith("samples/"):
             maps[name] = np.median(values[:, moments], axis=0)
             continue
-        if name.startswith(("ratio/", SCORE, "game/length")):
-            curves[name] = averaged(values, at)
+        if name in metrics:
+            curves[name] = averaged(values, at) if metrics[name].end == "mean" else values[:, at]
             continue
         if name.startswith("probe/"):
             # Medians: now and then a model pays thousands for a far state, which would drown all else in a mean.
@@ -244,13 +292,12 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
             visits = np.cumsum(values, axis=1)[:, moments]
             maps[name] = (visits / visits.sum(2, keepdims=True)).mean(0)
             grid = name.removeprefix("occupancy/")
-            maps[f"paid/{grid}"] = mean_paid(array(f"paid/{grid}"), values, moments)
+            if f"paid/{grid}" in table.columns:
+                maps[f"paid/{grid}"] = mean_paid(array(f"paid/{grid}"), values, moments)
         else:
             curves[name] = values[:, at]
     facts = {name: manifest[name] for name in FACTS} | {name: manifest.get(name) for name in MORE_FACTS}
-    parts = ("lost", "masked", "notes", "code", "samples")
-    facts |= {name: dict(manifest[name]) for name in parts if manifest.get(name)}
-    facts |= {"compared": list(manifest["compared"])} if manifest.get("compared") else {}
+    facts |= {name: manifest[name] for name in SOME_FACTS if manifest.get(name)}
     return Record(facts, steps[at], curves, steps[moments], maps)
 
 
@@ -267,10 +314,10 @@ def averaged(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
-def sound(name: str, values: np.ndarray) -> bool:
-    """Whether a metric `[S, N]` or its maps are numbers; of a game, from the end of a seed's first episode on."""
+def sound(metric: Metric | None, values: np.ndarray) -> bool:
+    """Whether a metric `[S, N]` or a map is numbers; of what may be missing, from when it is first known on."""
     missing = np.isnan(values)
-    if name.startswith("game/") and not np.isinf(values).any():
+    if metric is not None and metric.missing and not np.isinf(values).any():
         return not (missing[:, 1:] & ~missing[:, :-1]).any()
     return bool(np.isfinite(values).all())
 
@@ -312,9 +359,10 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
     counted = ordered["iteration"].to_numpy().reshape(len(seeds), iterations) == np.arange(iterations)
     if not counted.all() or (steps != steps[0]).any() or (np.diff(steps[0], prepend=0) <= 0).any():
         raise refuse(f"the iterations and steps of {folder.METRICS} are not those of a run")
+    metrics = measured(table.columns, declared(manifest))
     for name in table.columns:
         kind, _, grid = name.partition("/")
-        if not name.startswith((*KEPT, "occupancy/", "paid/")):
+        if name in KEYS:
             continue
         values = ordered[name].to_numpy()
         known = (
@@ -324,9 +372,10 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
             raise refuse(f"{name} in {folder.METRICS} is no {'map' if values.ndim == 1 else 'curve'} of numbers")
         if (known and values.ndim == 2 and values.shape[1] != math.prod(known["shape"])) or 0 in values.shape:
             raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
-        if kind == "occupancy" and (f"paid/{grid}" not in table.columns or (values < 0).any()):
-            raise refuse(f"{name} in {folder.METRICS} is no count of visits, or what was paid for them is missing")
-        if not sound(name, values.reshape(len(seeds), -1) if kind == "game" else values):
+        if kind == "occupancy" and (values < 0).any():
+            raise refuse(f"{name} in {folder.METRICS} is no count of visits")
+        told = metrics.get(name)
+        if not sound(told, values if told is None else values.reshape(len(seeds), -1)):
             raise refuse(f"{name} in {folder.METRICS} is not finite everywhere")
 
 
@@ -407,6 +456,7 @@ class HeadingSaid(Said):
     suite: Text = ""
     reference: Text = ""
     command: Text = ""
+    headline: Annotated[str, Field(max_length=512)] = ""
     remarks: Annotated[list[Text], Field(max_length=4096)] = []  # noqa: RUF012
 
 
@@ -505,7 +555,7 @@ def check_record(path: Path, number: int, made: Record, own: polars.DataFrame) -
     order = own["seed"].to_numpy().reshape(seeds, -1)
     fine = (points == points[0]).all() and (np.diff(points[0], prepend=0) > 0).all()
     fine = fine and (order == np.array(made.seeds)[:, None]).all()
-    fine = fine and all(values.dtype == np.float32 and sound(name, values) for name, values in made.curves.items())
+    fine = fine and all(v.dtype == np.float32 and sound(made.metrics.get(name), v) for name, v in made.curves.items())
     fine = fine and (np.diff(made.moments, prepend=0) > 0).all()
     for name, values in made.maps.items():
         kind, _, grid = name.partition("/")

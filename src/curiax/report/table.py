@@ -1,4 +1,4 @@
-"""The rows of a suite's table: each line's final coverage on each task, or ratio, beside what is published."""
+"""The rows of a suite's table: each line's numbers in the end on each task, beside what is published."""
 
 from __future__ import annotations
 
@@ -83,47 +83,51 @@ class Row:
 
 
 def rows(records: Sequence[Record], suite: str) -> list[Row]:
-    """For each record a row of every coverage, then a row of the change against the task without noise.
+    """For each record a row of everything that its tables show, then a row of the change against the task without
+    noise.
 
-    For one that compares two kinds of transitions, the ratio in the end, and of each kind the bonus at the start and
-    in the end, and what is left of it. For a game, its scores.
+    That is what can be a headline, or stands beside one, in the end; missing where a seed knows nothing yet. For one
+    that compares two kinds of transitions, also of each kind the bonus at the start and in the end, and what is left
+    of it; for a game the number of rooms.
     """
-    table = []
-    for record in records:
-        table += ratio_rows(record, suite) if record.compared else []
-        if record.plays:
-            table += game_rows(record, suite)
-            continue
-        table += coverage_rows(record, suite)
+    table = [row for record in records for row in record_rows(record, suite)]
     return table + changes(records, table, suite)
 
 
-def coverage_rows(record: Record, suite: str) -> list[Row]:
-    """Final coverage of one record, in each of its grids."""
-    metrics = sorted(name for name in record.curves if name.startswith("coverage/"))
-    return [coverage_row(record, metric, suite) for metric in metrics]
+def record_rows(record: Record, suite: str) -> list[Row]:
+    """The rows of one record."""
+    shown = [metric for metric in record.metrics if shown_in_tables(record, metric)]
+    found = {metric: record.in_the_end(metric) * record.metrics[metric].factor for metric in shown}
+    found |= {**ratio_parts(record), **games.rooms_visited(record)}
+    table = [value_row(record, name, values, suite) for name, values in found.items() if np.isfinite(values).all()]
+    return [beside_published(record, row) for row in table]
 
 
-def coverage_row(record: Record, metric: str, suite: str) -> Row:
-    """Final coverage of one record."""
-    values = np.asarray(record.final(metric), float)
-    most = record.most(metric)
-    low, high = possible(statistics.interval(values), most)
-    middle = statistics.iqm(values) if len(values) > 1 else None
-    iqm_low, iqm_high = possible(statistics.interval(values, "iqm") if len(values) > 1 else None, most)
-    paper, verdict, p = compare(record, metric, values)
-    said = paper or described(record.task, record.published_as, metric)
-    theirs = measured(record.task, record.published_as, metric)
+def shown_in_tables(record: Record, metric: str) -> bool:
+    """Whether a metric has a row: those with a rank, the headline, and of a game not its coverage of rooms."""
+    if record.plays and metric.startswith("coverage/"):
+        return metric == record.headline
+    return record.metrics[metric].rank > 1 or metric == record.headline
+
+
+def beside_published(record: Record, row: Row) -> Row:
+    """A row beside what is published of its metric; the verdict on a ratio is where its interval lies."""
+    if row.metric == RATIO:
+        limits = None if row.ci_low is None or row.ci_high is None else (row.ci_low, row.ci_high)
+        return replace(row, verdict=ratio.place(limits))
+    if row.metric == SCORE:
+        return beside_authors(record, row)
+    return beside_paper(record, row) if row.metric.startswith("coverage/") else row
+
+
+def beside_paper(record: Record, row: Row) -> Row:
+    """Coverage beside the paper's and that of the authors' code."""
+    values = np.asarray(row.values)
+    paper, verdict, p = compare(record, row.metric, values)
+    theirs = measured(record.task, record.published_as, row.metric)
     authors = theirs.values if theirs and theirs.steps == record.budget else ()
-    return Row(
-        suite=suite,
-        task=record.task,
-        method=record.label,
-        metric=metric,
-        seeds=len(values),
-        mean=float(values.mean()),
-        ci_low=low,
-        ci_high=high,
+    return replace(
+        row,
         paper=paper.value if paper else None,
         verdict=verdict,
         p=p,
@@ -131,32 +135,19 @@ def coverage_row(record: Record, metric: str, suite: str) -> Row:
         paper_seeds=paper.seeds if paper else None,
         authors=authors,
         authors_verdict=statistics.agreement(values, float(np.mean(authors)), len(authors))[0] if authors else "",
-        iqm=middle,
-        iqm_low=iqm_low,
-        iqm_high=iqm_high,
-        collapsed=fallen(record, metric),
-        preset=record.preset,
-        steps=record.budget,
-        values=tuple(values.tolist()),
-        paper_words=said.words if said else "",
+        collapsed=fallen(record, row.metric),
+        paper_words=paper.words if paper else row.paper_words,
     )
 
 
-def ratio_rows(record: Record, suite: str) -> list[Row]:
-    """The ratio in the end; of each kind `start`, `end` and `left`, which is missing where the bonus began with 0."""
-    found = {RATIO: ratio.in_the_end(record)}
-    for kind in ratio.KINDS:
+def ratio_parts(record: Record) -> dict[str, np.ndarray]:
+    """Of two kinds of transitions the bonus `start`, `end` and `left`, which is nothing where it began with 0."""
+    found = {}
+    for kind in ratio.KINDS if record.compared else ():
         name = kind.removeprefix("ratio/")
-        found |= {f"{name}/start": ratio.at_the_start(record, kind), f"{name}/end": ratio.in_the_end(record, kind)}
+        found |= {f"{name}/start": ratio.at_the_start(record, kind), f"{name}/end": record.in_the_end(kind)}
         found |= {f"{name}/left": ratio.left(record, kind)}
-    return [value_row(record, metric, values, suite) for metric, values in found.items() if np.isfinite(values).all()]
-
-
-def game_rows(record: Record, suite: str) -> list[Row]:
-    """Score and length in the end, best score, episodes and rooms; missing where a seed has not finished an episode."""
-    found = {name: values for name, values in games.final(record).items() if np.isfinite(values).all()}
-    table = [value_row(record, metric, values, suite) for metric, values in found.items()]
-    return [beside_authors(record, row) if row.metric == SCORE else row for row in table]
+    return found
 
 
 def beside_authors(record: Record, row: Row) -> Row:
@@ -174,9 +165,12 @@ def beside_authors(record: Record, row: Row) -> Row:
 
 
 def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Row:
-    """A value of each seed; the verdict on a ratio is where its interval lies."""
-    limits = ratio.interval(values)
-    middle = statistics.interval(values, "iqm") or (None, None)
+    """A value of each seed, its mean and middle, and the intervals of both."""
+    # What is made of several metrics is never below 0.
+    most = record.limits(metric) if metric in record.metrics else (min(0.0, float(values.min())), math.inf)
+    many = len(values) > 1
+    low, high = possible(statistics.interval(values), most)
+    iqm_low, iqm_high = possible(statistics.interval(values, "iqm") if many else None, most)
     said = described(record.task, record.published_as, metric)
     return Row(
         suite=suite,
@@ -185,18 +179,18 @@ def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Ro
         metric=metric,
         seeds=len(values),
         mean=float(values.mean()),
-        ci_low=limits[0] if limits else None,
-        ci_high=limits[1] if limits else None,
+        ci_low=low,
+        ci_high=high,
         paper=None,
-        verdict=ratio.place(limits) if metric == RATIO else "",
+        verdict="",
         p=None,
         resolution=None,
         paper_seeds=None,
         authors=(),
         authors_verdict="",
-        iqm=statistics.iqm(values) if len(values) > 1 else None,
-        iqm_low=middle[0],
-        iqm_high=middle[1],
+        iqm=statistics.iqm(values) if many else None,
+        iqm_low=iqm_low,
+        iqm_high=iqm_high,
         collapsed=(),
         preset=record.preset,
         steps=record.budget,
@@ -212,9 +206,12 @@ def fallen(record: Record, metric: str) -> tuple[int, ...]:
     return statistics.collapsed(dict(zip(record.seeds, record.final(metric).tolist(), strict=True)), COLLAPSED)
 
 
-def possible(limits: tuple[float, float] | None, most: float) -> tuple[float, float] | tuple[None, None]:
-    """The part of an interval that coverage can take, which holds the true mean as often as the whole does."""
-    return (None, None) if limits is None else (min(max(limits[0], 0.0), most), min(max(limits[1], 0.0), most))
+def possible(limits: tuple[float, float] | None, most: tuple[float, float]) -> tuple[float, float] | tuple[None, None]:
+    """The part of an interval that can be, which holds the true mean as often as the whole does."""
+    if limits is None:
+        return None, None
+    low, high = (float(min(max(limit, most[0]), most[1])) for limit in limits)
+    return low, high
 
 
 def compare(record: Record, metric: str, values: np.ndarray) -> tuple[Published | None, str, float | None]:
@@ -243,14 +240,16 @@ def changes(records: Sequence[Record], table: Sequence[Row], suite: str) -> list
     rows = []
     for row in table:
         plain = found.get((PLAIN, row.method, row.metric))
-        if row.task == PLAIN or not row.task.startswith(PLAIN) or plain is None or not plain.mean:
+        if not row.metric.startswith("coverage/") or row.task == PLAIN or not row.task.startswith(PLAIN):
+            continue
+        if plain is None or not plain.mean:
             continue
         record = of[row.task, row.method]
         if record.changed != of[PLAIN, row.method].changed or (plain.steps, plain.preset) != (row.steps, row.preset):
             continue
         mean, low, high = statistics.relative_change(np.asarray(row.values), np.asarray(plain.values))
         # No line can gain more than all that can be reached.
-        top = max(100 * (record.most(row.metric) / plain.mean - 1), mean)
+        top = max(100 * (record.limits(row.metric)[1] / plain.mean - 1), mean)
         high = None if high is None else min(high, top)
         paper = PUBLISHED_CHANGES.get((row.task, record.published_as or "")) if row.metric == "coverage/cells" else None
         verdict, p = ("", None) if paper is None else change_verdict(row, plain, paper)

@@ -12,10 +12,10 @@ from .statistics import BOOTSTRAPPED, FEWEST
 #: How the intervals of means come about, in every table that shows them; then where they are cut.
 INTERVALS = (
     f"Intervals: bootstrap from {BOOTSTRAPPED} seeds on, Student's t for {FEWEST} or {BOOTSTRAPPED - 1}, none for "
-    f"fewer; cut to what is possible:"
+    f"fewer; cut to what is possible"
 )
-OF_COVERAGE = f"{INTERVALS} no coverage is below 0 or above what can be reached."
-OF_RATIOS = f"{INTERVALS} no ratio is below 0."
+OF_COVERAGE = f"{INTERVALS}: no coverage is below 0 or above what can be reached."
+OF_RATIOS = f"{INTERVALS}: no ratio is below 0."
 #: The same for the tables of statistics, which also have other numbers than means.
 BRACKETS = (
     f"of means studentised bootstrap from {BOOTSTRAPPED} seeds on, Student's t below; of IQM percentile bootstrap from "

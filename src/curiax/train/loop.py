@@ -40,7 +40,6 @@ class LoopSettings(RewardSettings):
         normalise_obs: standardise observations by running statistics; by default all but images in 0..1.
         obs_clip: bound of standardised observations.
         obs_epsilon: added to the variance before the root.
-        coverage: which partition headlines: the paper's `cells`, or honest `bins`; both are always recorded.
         mixed_precision: a game's frames are seen in bfloat16, and so are their convolutions; everything after those
             is float32. Methods that predict pixels predict rounded ones.
     """
@@ -50,7 +49,6 @@ class LoopSettings(RewardSettings):
     normalise_obs: bool = True
     obs_clip: Positive = 10.0
     obs_epsilon: Positive = 1e-8
-    coverage: Literal["cells", "bins"] = "cells"
     mixed_precision: bool = False
 
 

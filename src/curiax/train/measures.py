@@ -2,19 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .._metrics import Metric, described, share
 from .._stats import valid_mean
-from .._types import PRNGKey, Rollout, Transition
+from .._types import Grid, PRNGKey, Rollout, Transition
 from ..agents import AbstractAgent
+from ..agents.curious import PAID, SCALE
+from ..agents.task_reward import METRICS as OF_REWARD
 from ..envs import AbstractAnyTask, AbstractTask
 
 Metrics = dict[str, Array]
+
+#: The two partitions that most tasks have, and the names of others are their own.
+PARTITIONS = {"cells": "the paper's cells", "bins": "honest bins"}
+#: The ratio of the mean bonuses of two kinds of transitions, and these bonuses.
+RATIO, FIRST, SECOND = "ratio/bonus", "ratio/first", "ratio/second"
+BONUS = (
+    Metric(
+        "bonus/mean",
+        "mean raw bonus",
+        note="Before scaling; every method has a unit of its own.",
+        brief="bonus",
+        rank=1,
+    ),
+    Metric("bonus/median", "median raw bonus"),
+    Metric("bonus/std", "deviation of the raw bonus", low=0.0),
+    Metric("bonus/max", "largest raw bonus"),
+    share(
+        "bonus/border_share",
+        "bonus paid at episode ends",
+        "Share of the raw bonus paid on the steps that end an episode. In the released code the model sees the next "
+        "episode's first observation there, a jump that no model can predict.",
+    ),
+)
+NOISE = (
+    share("noise/bonus", "was paid on noise", "Share of the raw bonus paid on steps that drew noise."),
+    share("noise/steps", "drew noise", "Share of the steps that drew noise, as by pressing the noisy remote."),
+)
+TASK = (
+    Metric("reward/extrinsic_mean", "mean reward of the task", note="Of each step, as the task gives it."),
+    Metric("reward/episodes_ended", "episodes ended", note="In each rollout.", low=0.0, digits=0),
+)
+
+
+#: What does not depend on the task or the agent's settings.
+COMMON = (*OF_REWARD, SCALE, PAID, *TASK, *BONUS, *NOISE)
+
+
+def coverage_metrics(grid: str, most: float) -> tuple[Metric, ...]:
+    """What is measured of one grid, of which so much per cent can be reached: what was, and what of the reachable."""
+    where = PARTITIONS.get(grid, grid)
+    note = "Cells visited so far by a run"
+    known: dict[str, Any] = {"better": "higher", "end": "last", "low": 0.0, "digits": 1}
+    title, brief = f"coverage in {where}", f"coverage ({grid})"
+    return (
+        Metric(f"coverage/{grid}", title, "%", f"{note}.", brief, high=most, rank=50, **known),
+        Metric(f"reachable/{grid}", f"{title}, of the reachable", "%", f"{note}.", high=100.0, **known),
+    )
+
+
+def most_coverage(grid: Grid) -> float:
+    """The coverage of a run that visits all that can be reached, in per cent."""
+    return 100.0 * (grid.reachable or int(grid.counted.sum())) / grid.nominal
+
+
+def ratio_metrics(first: str, second: str) -> list[Metric]:
+    """What is measured of two kinds of transitions: the ratio of their bonuses, and both."""
+    note = "In each rollout. At 1 both kinds are worth as much; what counts is how far a line ends from there."
+    title = f"bonus of ({first}) ÷ ({second})"
+    return [
+        Metric(RATIO, title, "×", note, "ratio", log=True, low=0.0, ideal=1.0, digits=2, rank=40),
+        Metric(FIRST, f"bonus of {first}"),
+        Metric(SECOND, f"bonus of {second}"),
+    ]
+
+
+def metrics_of(task: AbstractAnyTask, agent: AbstractAgent) -> tuple[Metric, ...]:
+    """Everything that is declared of a task and an agent, in the order in which it is shown."""
+    of_grids = [each for grid in task.grids for each in coverage_metrics(grid.name, most_coverage(grid))]
+    compared = [] if task.compared is None else ratio_metrics(*task.compared)
+    of_task = [metric.within(task.group) for metric in task.metrics]
+    return (*of_grids, *of_task, *compared, *agent.metrics, *TASK, *BONUS, *NOISE)
+
+
+def measured(names: Iterable[str], declared: Sequence[Metric]) -> dict[str, Metric]:
+    """The metrics of a table's columns that are curves: all but maps, and what says which row it is."""
+    return described((name for name in names if name.partition("/")[0] not in (*MAPPED, *KEYS)), declared)
+
+
+#: The kinds of metrics that are a row of numbers for each iteration, and the columns that are no metrics.
+MAPPED = ("probe", "samples", "occupancy", "paid")
+KEYS = ("seed", "iteration", "step")
 
 
 def count_cells(
@@ -62,15 +146,16 @@ def bonus_metrics(
         first, second = (valid_mean(bonus, asked & (kind == which)) for which in (0, 1))
         # 1 where there is nothing to divide by.
         ratio = jnp.where(second != 0, first / jnp.where(second != 0, second, 1.0), 1.0)
-        metrics |= {"ratio/bonus": ratio, "ratio/first": first, "ratio/second": second}
+        metrics |= {RATIO: ratio, FIRST: first, SECOND: second}
     return metrics
 
 
 def task_metrics(task: AbstractAnyTask, rollout: Rollout) -> Metrics:
-    """The task's reward as it gives it, episodes that ended, and how many of the steps drew noise."""
+    """The task's reward as it gives it, episodes that ended, what it measures itself, how many steps drew noise."""
     metrics = {
         "reward/extrinsic_mean": jnp.mean(rollout.step.reward),
         "reward/episodes_ended": jnp.sum(rollout.step.ended),
+        **{f"{task.group}/{name}": value for name, value in task.measure(rollout).items()},
     }
     noise = noise_drawn(task, rollout)
     return metrics if noise is None else {**metrics, "noise/steps": jnp.mean(noise)}
