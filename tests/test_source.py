@@ -56,7 +56,7 @@ def test_in_our_own_files_what_is_left_out_is_docstrings() -> None:
 
 def test_code_that_is_said_to_be_alike_is_that_of_now() -> None:
     """As soon as the code is changed again, nothing is said to be alike any more until somebody has looked."""
-    assert _source.NOW == _source.code().digest
+    assert _source.code().digest == _source.NOW
     assert all(map(_source.gives_the_same, (*_source.ALIKE, _source.NOW)))
     assert not _source.gives_the_same("0" * 32)
 

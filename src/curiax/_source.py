@@ -18,8 +18,8 @@ DECISIVE = ("_frames.py", "_sound.py", "_stats.py", "_tree.py", "_types.py", "di
 DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 #: What lies there and only draws for people.
 DRAWING = "_picture.py"
-#: The digest of the present code. Whoever changes it looks with `scripts/guard.py` whether every method still computes the
-#: same bits: if so, the one from before is added below, else what is there goes.
+#: The digest of the present code. Whoever changes it looks with `scripts/guard.py` whether every method still computes
+#: the same bits: if so, the one from before is added below, else what is there goes.
 NOW = "2a7be4845b19a7976fa9a7b67fd72f1e"
 #: Digests of earlier code that gave the same numbers.
 ALIKE = frozenset(
