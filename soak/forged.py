@@ -77,6 +77,7 @@ MARKUP = (
         "\x1b]0;owned\x07",
         "\x1b[2J",
         "one\ntwo\r\n# three",
+        "fine.\ncuriax: owned",
         "|a|[b](javascript:alert(1))|",
         "\u202egpj.exe",
         "$\\input{x}$",
@@ -87,8 +88,11 @@ MARKUP = (
 STRANGE = (["evil:Mine"], {"evil:Mine": 1}, 5, True, None)
 FACTS = ("identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command", "run_id")
 PATHS = ("../../outside.json", "/etc/passwd", "..", "/dev/zero", "a/../../b", "con\x00", "~/x")
+#: Methods whose every size is forged; of a noisy task, so that the noise has a size, too.
+SIZED = ("lbs", "icm", "rnd", "disagreement", "vime", "ride", "ngu", "re3", "e3b", "noveld", "simhash", "surprisal")
+SIZES = (2_000_000, 100_000_000, 1 << 40)
 #: What of an output no terminal should be sent, and no page should hold.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]|^curiax: owned", re.MULTILINE)
 LIVE = re.compile(r"<script>alert|<img src=x|<svg/onload|^ {0,3}\[[^\]]+\]: *\S", re.IGNORECASE | re.MULTILINE)
 
 SPOKEN = re.compile(r"^curiax: ", re.MULTILINE)
@@ -109,6 +113,7 @@ def make_originals(out: Path) -> None:
     """Those of `fuzz`, and beside them an agent of CartPole, a record with pictures, and the file of a Bonus."""
     fuzz.make_originals(out)
     from gymnasium.spaces import Box
+    from kept import untrained
     from synthetic import compared_manifest, compared_metrics
 
     import curiax
@@ -124,6 +129,8 @@ def make_originals(out: Path) -> None:
     publish([compared], Heading("Pictures", reference="lbs"), out / "gallery")
     shutil.rmtree(out / "gallery" / "figures")
     fuzz.sign_kept(out / "gallery")
+    for method in SIZED:
+        untrained(out / f"of-{method}", "mountain-car-frozen", method, seeds=(0,))
     space = Box(-1.0, 1.0, (3,), np.float32)
     (out / "bonus").mkdir()
     curiax.Bonus("lbs", space, space, num_envs=2, width=4).save(out / "bonus" / "bonus.safetensors")
@@ -517,8 +524,19 @@ def bombs() -> list[Case]:
         ("a large picture", "gallery", says("record/runs.json", {"samples.mnist.before.0": picture(20_000)})),
         ("a picture of holes", "gallery", says("record/runs.json", {"samples.mnist.after.0": picture(1)[:-40]})),
     ]
+    for method, setting, value in sizes():
+        places = (f"settings/{setting}", f"experiment.settings/{setting}")
+        asked = {f"bonus.settings/{setting.partition('.')[2]}": value} if setting.startswith("method.") else {}
+        both = {place: value for place in places} | asked
+        cases.append((f"{method}, {setting} {value}", f"of-{method}", says("agents.json", both)))
+        cases.append((f"{method}, {setting} {value}, unasked", f"of-{method}", says("agents.json", {places[0]: value})))
+    for many in (5_000_000, 26_000_000):
+        cases.append((f"probes of {many:,} zeros in every row", "run", table("metrics.parquet", wide(many))))
+    cases.append(("lists of numbers", "run", numbers_in_lists))
+    name = "tensors/fine.\ncuriax: owned"
+    cases.append(("a tensor named in two lines", "export", says("agents.json", {name: {**EMPTY, "shape": [2, 1]}})))
     for setting, value in itertools.product(
-        ("method.width", "ppo.width", "loop.envs", "loop.rollout", "learner.replay", "remote.noise_size"),
+        ("method.width", "ppo.width", "loop.envs", "loop.rollout", "learner.replay", "remote.noise_dims"),
         (1 << 20, 1 << 40),
     ):
         both = {
@@ -530,6 +548,44 @@ def bombs() -> list[Case]:
         if setting == "method.width":
             cases.append((f"width of a bonus {value}", "bonus", bonus_says({"settings/width": value})))
     return cases
+
+
+def sizes() -> list[tuple[str, str, int]]:
+    """Every whole number among the settings of the methods, and the noise's, with values that no memory holds."""
+    from curiax._settings import signature
+    from curiax.experiments.registry import METHODS
+
+    found = [("lbs", "remote.noise_dims", value) for value in (*SIZES, 300_000_000)]
+    for method in SIZED:
+        for name, (kind, _) in signature(METHODS[method].method).items():
+            if "int" in str(kind):
+                found += [(method, f"method.{name}", value) for value in SIZES]
+    return found
+
+
+def wide(count: int) -> Callable[[Any], Any]:
+    """A table with as many rows as before, each with a list of so many zeros."""
+
+    def make(kept: Any) -> Any:
+        import polars as pl
+
+        zeros = pl.repeat(0.0, count, dtype=pl.Float32, eager=True)
+        return kept.with_columns(pl.Series("probe/car", [zeros] * kept.height))
+
+    return make
+
+
+def numbers_in_lists(folder: Path) -> None:
+    """Both descriptions of a run with as many numbers as a file may just hold."""
+    for file in ("manifest.json", "agents.json"):
+        data = told(folder / file)
+        data["ballast"] = [1] * 5_500_000
+        (folder / file).write_text(json.dumps(data, separators=(",", ":")))
+    sign(folder)
+
+
+#: An array of nothing.
+EMPTY = {"shape": [0], "dtype": "float32", "blake2b": "0" * 32}
 
 
 def many_tensors(count: int = 100_000) -> bytes:
@@ -606,6 +662,7 @@ def readers(kind: str, case: Path, out: Path) -> dict[str, Callable[[], Any]]:
         "watch": command("watch", case, "--out", out / "film.gif", *small),
         "export": command("export", case, "--out", out / "export"),
         "load": act,
+        "verify": command("verify", case),
     }
     report = {"report": command("report", case, "--out", out / "report")}
     if kind == "bonus":

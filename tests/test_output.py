@@ -22,8 +22,11 @@ from small import SMALL
 from synthetic import write_run
 
 import curiax
+from curiax import Experiment, resolve
 from curiax._errors import BusyError, CuriaxError, OutputError
 from curiax.cli import main
+from curiax.experiments.progress import Silent
+from curiax.experiments.reproduce import run_folder, train_suite
 from curiax.report import figures, origin, output, publish
 from curiax.report.output import MARKER, WORK, check, faults, interrupted, replace_files
 from curiax.report.record import Heading, gather
@@ -571,3 +574,22 @@ def test_verify_tells_an_interrupted_report_and_goes_on_to_the_next_folder(
     assert "FAIL b:" in shown
     assert "c/table.json is missing." in shown
     assert "FAIL c:" in shown
+
+
+def test_a_linked_store_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither the folder of a suite's runs nor that of one of them, which nobody named."""
+    (tmp_path / "elsewhere").mkdir()
+    words = ["reproduce", "noisy-tv", "--methods", "random", "--steps", "2048", "--seeds", "1", "--quiet", "--out"]
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    (suite / "runs").symlink_to(tmp_path / "elsewhere")
+    assert main([*words, str(suite)]) == 2
+    assert "runs" in capsys.readouterr().err
+    store = tmp_path / "store"
+    store.mkdir()
+    chosen = Experiment("mountain-car", "random", seeds=1, steps=2048)
+    place = store / run_folder(resolve(chosen))
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OutputError, match="is a link, which is not followed"):
+        train_suite([chosen], store, Silent())
+    assert list((tmp_path / "elsewhere").iterdir()) == []

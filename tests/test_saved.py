@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ import curiax
 from curiax import Experiment, OutputError, UsageError, resolve
 from curiax._files import digest, digest_of_json
 from curiax.agents.ppo import Policy
+from curiax.curiosity import RE3
 from curiax.experiments import exports, folder, registry, saved
+from curiax.experiments.paying import refuse_large_memory
 from curiax.experiments.registry import ATARI, METHODS, TASKS
 from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
 
@@ -391,3 +394,61 @@ def test_names_that_import_nothing_foreign() -> None:
     assert foreign("gymnasium:CartPole-v1", id="theirs:Thing") == ["theirs:Thing"]
     assert foreign("curiaxx:Thing", "theirs:Mine") == ["curiaxx:Thing", "theirs:Mine"]
     assert foreign("theirs") == ["theirs"]
+
+
+# --- sizes that no file of these bytes can mean -----------------------------------------------------------
+
+LARGE = [
+    ("lbs", "remote.noise_dims", 300_000),
+    ("lbs", "method.latent_size", 100_000_000),
+    ("icm", "method.inverse_layers", 100_000_000),
+    ("re3", "method.capacity", 100_000_000),
+    ("disagreement", "method.ensemble_size", 1 << 40),
+    ("vime", "method.width", 12_000),
+    ("icm", "method.inverse_layers", 1_000_000),
+]
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["asked", "resolved"])
+@pytest.mark.parametrize(("method", "name", "value"), LARGE)
+def test_sizes_beyond_the_file_are_refused_before_they_are_made(
+    method: str, name: str, value: int, asked: bool, tmp_path: Path
+) -> None:
+    """Whether they are said to have been asked for, or only to be what was in force."""
+    path = untrained(tmp_path / "run", "mountain-car-frozen", method)
+
+    def large(about: dict[str, Any]) -> None:
+        about["settings"][name] = value
+        about["bonus"]["settings"] |= {name.partition(".")[2]: value} if name.startswith("method.") else {}
+        if asked:
+            about["experiment"]["settings"][name] = value
+
+    edit(path, large)
+    begun = time.perf_counter()
+    with pytest.raises(OutputError, match=r"larger than all of its arrays|asks for more parameters than it holds"):
+        saved.read(path)
+    if name.startswith("method."):
+        spec = curiax.load(path).spec
+        zeros = np.zeros(spec.obs_shape), np.zeros(spec.action.shape), np.zeros(spec.obs_shape)
+        with pytest.raises(OutputError, match=r"larger than all of its arrays|asks for more parameters than it holds"):
+            curiax.load(path).bonus(*zeros)
+    assert time.perf_counter() - begun < 5.0
+
+
+def test_a_memory_that_no_file_holds_is_bounded(tmp_path: Path) -> None:
+    path = untrained(tmp_path / "run", "mountain-car", "re3", settings={"method.capacity": 3})
+    plan, learnt = saved.read(path)
+    model = learnt.one(3).networks.curiosity
+    refuse_large_memory(path, model)
+    large = RE3(plan.setup.task.spec, key=jax.random.key(0), capacity=3_000_000)
+    with pytest.raises(OutputError, match="an episode's memory of its method has more than 33,554,432 numbers"):
+        refuse_large_memory(path, large)
+
+
+def test_a_name_in_two_lines_begins_no_line_of_a_message(tmp_path: Path) -> None:
+    path = untrained(tmp_path / "run", "mountain-car")
+    edit(path, lambda about: about["tensors"].update({"x\ncuriax: all is well": about["tensors"]["agent.head.bias"]}))
+    with pytest.raises(OutputError) as raised:
+        saved.read(path)
+    assert "\n" not in str(raised.value)
+    assert "x curiax: all is well is missing" in str(raised.value)

@@ -19,6 +19,7 @@ from kept import untrained
 
 import curiax
 from curiax import OutputError, UsageError
+from curiax._files import locked, mark
 from curiax.cli import main
 from curiax.experiments import exports, saved
 from curiax.watch import watch
@@ -266,3 +267,56 @@ def test_every_field_of_the_format_is_documented() -> None:
         assert f"`{name}`" in page
         if name in ("spec", "observations", "policy", "bonus", "file"):
             assert [key for key in value if f"`{key}`" not in page] == []
+
+
+# --- writing an export ------------------------------------------------------------------------------------
+
+
+def beside(out: Path) -> Path:
+    """The hidden folder that an export is made in."""
+    return out.with_name(f".{out.name}.curiax-export")
+
+
+def test_links_are_not_followed_to_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("nowhere")
+    with pytest.raises(OutputError, match="is a link to nowhere"):
+        curiax.export(BOX, tmp_path / "out")
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    curiax.export(BOX, tmp_path / "link")  # whoever names a link to a folder means that folder
+    assert sorted(file.name for file in (tmp_path / "there").iterdir()) == ["agents.json", "agents.safetensors"]
+
+
+@pytest.mark.parametrize("left", ["nothing", "marked", "half", "all"])
+def test_what_a_killed_export_left_goes(left: str, tmp_path: Path) -> None:
+    """At whatever moment it was killed: the next one makes the same folder, and nothing is left beside it."""
+    out = tmp_path / "out"
+    stage = beside(out)
+    stage.mkdir()
+    (stage / "lock").touch()
+    if left != "nothing":
+        mark(stage)
+    if left in ("half", "all"):
+        (stage / "made").mkdir()
+        (stage / "made" / "agents.safetensors").write_bytes(b"half")
+    if left == "all":  # the rename was done, only what is hidden is left
+        (stage / "made").rename(tmp_path / "done")
+    curiax.export(BOX, out)
+    assert curiax.load(out).seeds == curiax.load(BOX).seeds
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["out", *(["done"] if left == "all" else [])])
+
+
+def test_two_exports_to_one_place_do_not_disturb_each_other(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with locked(beside(out) / "lock", 0), pytest.raises(OutputError, match="another process is exporting to"):
+        curiax.export(BOX, out)
+
+
+def test_a_folder_of_the_users_is_in_nobodys_way(tmp_path: Path) -> None:
+    stage = beside(tmp_path / "out")
+    stage.mkdir()
+    (stage / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="in the way and not Curiax's"):
+        curiax.export(BOX, tmp_path / "out")
+    assert (stage / "mine.txt").read_text() == "mine"

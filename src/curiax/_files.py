@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars
 
 #: Bytes of a JSON file, and lists, objects and texts in it, which take many times their own bytes in memory.
-MOST_JSON, MOST_PARTS = 24 << 20, 1 << 20
+MOST_JSON, MOST_PARTS = 12 << 20, 1 << 20
 #: The file by which a folder that Curiax works in, and removes things from, is known to be its own.
 MARK, MARKED = "made-by-curiax.txt", b"Curiax made this folder and removes it: keep nothing of your own in it.\n"
 #: How often a folder that vanishes is made anew before it counts as unwritable.
@@ -64,7 +64,8 @@ def usable(path: Path) -> Path:
 
 def damaged(file: Path, why: str, remedy: str) -> OutputError:
     """An error about a file that is not what was written."""
-    return OutputError(f"{file} is damaged ({why}): {remedy}")
+    # Names in it come from the file, and may be anything.
+    return OutputError(f"{clean(str(file), None)} is damaged ({clean(why, None)}): {remedy}")
 
 
 def read_bytes(file: Path, most: int, remedy: str, *, holes: bool = False) -> bytes:

@@ -46,6 +46,8 @@ def generator(key: Source) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.asarray(jax.random.key_data(key), np.uint64)))
 
 
+#: A layer takes at least the memory of so many parameters.
+OBJECT = 256
 #: How many more parameters may be drawn, and the file that asks for them; None is no bound.
 _LEFT: ContextVar[tuple[int, str] | None] = ContextVar("parameters left", default=None)
 
@@ -60,14 +62,15 @@ def at_most(parameters: int, file: str) -> Iterator[None]:
         _LEFT.reset(before)
 
 
-def _spend(inputs: int, outputs: int) -> None:
-    """Count a layer's weights and biases against what may be drawn."""
+def spend(inputs: int, outputs: int) -> None:
+    """Count a layer's weights and biases against what may be drawn; each layer is an object, too."""
     left = _LEFT.get()
     if left is None:
         return
     most, file = left
-    _LEFT.set((most - (inputs + 1) * outputs, file))
-    if most < (inputs + 1) * outputs:
+    needed = (inputs + 1) * outputs + OBJECT
+    _LEFT.set((most - needed, file))
+    if most < needed:
         raise OutputError(f"{file} asks for more parameters than it holds: a layer of {inputs} x {outputs}.")
 
 
@@ -135,7 +138,7 @@ class Linear(eqx.Module):
         key: Source,
         init: Init = torch_uniform,
     ) -> None:
-        _spend(inputs, outputs)
+        spend(inputs, outputs)
         weight, bias = init(generator(key), inputs, outputs)
         self.weight = jnp.asarray(weight, jnp.float32)
         self.bias = jnp.asarray(bias, jnp.float32)
@@ -260,7 +263,7 @@ class Conv(eqx.Module):
         native: bool = False,
     ) -> None:
         patch = side * side * inputs
-        _spend(patch, outputs)
+        spend(patch, outputs)
         weight, bias = init(generator(key), patch, outputs)
         self.weight = jnp.asarray(weight, jnp.float32)
         self.bias = jnp.asarray(bias, jnp.float32)
@@ -358,7 +361,7 @@ class Deconv(eqx.Module):
         native: bool = False,
     ) -> None:
         patch = side * side * outputs
-        _spend(inputs, patch)
+        spend(inputs, patch)
         # The scale is that of the convolution that this is the transpose of, as in PyTorch.
         weight, bias = init(generator(key), patch, inputs)
         self.weight = jnp.asarray(weight.T, jnp.float32)

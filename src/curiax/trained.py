@@ -5,11 +5,12 @@ Acting imports neither JAX nor anything of Curiax's training; the bonus needs JA
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._errors import CuriaxError, OutputError, UsageError
-from ._files import MARK, as_path, damaged, make_folder, mark, marked, sync_folder, usable
+from ._files import as_path, damaged, locked, make_folder, mark, marked, sync_folder, usable
 from .experiments import exports
 from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
 
 if TYPE_CHECKING:
     from ._types import Spec
 
+#: The file in an export's hidden folder that whoever writes it holds.
+LOCK = "lock"
 #: So many images are looked at together: their patches take several times their memory.
 TOGETHER = 64
 
@@ -67,28 +70,42 @@ def export(path: str | Path, out: str | Path, *, seeds: Iterable[int] | None = N
     rows = exports.chosen(about, chosen)
     body = about.model_dump(exclude={"tensors", "file"}) | {"seeds": [about.seeds[row] for row in rows]}
     try:
+        if target.is_symlink() and not target.exists():
+            raise OutputError(f"{target} is a link to nowhere: remove it, or choose another --out.")
         if target.is_dir() and any(target.iterdir()):
             raise OutputError(f"{target} is not empty: choose a new folder for --out, or empty it.")
         make_folder(target.parent)
-        # One rename puts the folder there. What a kill left of an earlier try has this name and a mark in it.
         place = target.resolve()
-        stage = place.with_name(f".{place.name}.curiax-export")
-        if marked(stage):
-            shutil.rmtree(stage)
-        stage.mkdir()
-        try:
-            mark(stage)
-            exports.write(stage, body, {name: array[rows] for name, array in arrays.items()})
-            sync_folder(stage)
-            os.rename(stage, place)
-        except BaseException:
-            shutil.rmtree(stage, ignore_errors=True)
-            raise
-        (place / MARK).unlink()
+        with staged_beside(place) as made:
+            exports.write(made, body, {name: array[rows] for name, array in arrays.items()})
+            sync_folder(made)
+            os.rename(made, place)  # puts the whole folder there
         sync_folder(place.parent)
     except OSError as error:
         raise OutputError(f"cannot write to {target}: {error.strerror or error}. Choose another --out.") from None
     return target
+
+
+@contextlib.contextmanager
+def staged_beside(place: Path) -> Iterator[Path]:
+    """An empty folder to be moved to a place, in a hidden one beside it; what a kill left of an earlier try goes."""
+    from filelock import Timeout
+
+    stage = place.with_name(f".{place.name}.curiax-export")
+    try:
+        with locked(stage / LOCK, 0):
+            if not marked(stage) and {entry.name for entry in stage.iterdir()} != {LOCK}:
+                raise OutputError(f"{stage} is in the way and not Curiax's: move it away, or choose another --out.")
+            mark(stage)
+            made = stage / "made"
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            try:
+                yield made
+            finally:
+                shutil.rmtree(stage, ignore_errors=True)
+    except Timeout:
+        raise OutputError(f"another process is exporting to {place}: wait for it, or choose another --out.") from None
 
 
 def opened(path: Path, trust: bool) -> tuple[About, dict[str, np.ndarray]]:

@@ -8,7 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-from .._text import clean_lines
+from .._errors import OutputError
+from .._text import clean, clean_lines
 from ._arguments import option_fields, options_of, parse, seeds_from
 from ._tables import print_content
 
@@ -46,6 +47,8 @@ def command_reproduce(args: list[str]) -> int:
     out = said.out or Path("runs") / suite.name
     claim(out)
     store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
+    if said.runs is None and store.is_symlink():
+        raise OutputError(f"{store} is a link, which is not followed: say --runs and where it leads, or remove it.")
     if launcher is not None:
         launch_experiments(here, store, launcher, show.for_terminal(quiet=quiet), options)
     results = train_suite(here, store, for_terminal(quiet=quiet), options)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command_run(args: list[str]) -> int:
     """Train one method on one task."""
     from ..experiments.progress import for_terminal
-    from ..experiments.reproduce import run_folder
+    from ..experiments.reproduce import place_of
     from ..experiments.run import run
     from ..experiments.spec import Experiment, resolve
 
@@ -51,7 +51,7 @@ def command_run(args: list[str]) -> int:
             changed[name] = getattr(getattr(said, f"{group}_settings"), key)
     experiment = dataclasses.replace(base, seeds=seeds_from(said.seeds), steps=said.steps, settings=changed)
     plan = resolve(experiment)
-    out = said.out or Path("runs") / run_folder(plan)
+    out = said.out or place_of(plan, Path("runs"))
     progress = for_terminal(quiet=said.quiet or said.json)
     result = run(experiment, out, progress=progress, options=options_of(said))
     if said.json:

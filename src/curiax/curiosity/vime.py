@@ -44,7 +44,7 @@ from .._metrics import Metric
 from .._settings import Count, NonNegative, Positive
 from .._types import PRNGKey, Scalar, Spec, Transition, Vector
 from ..dist import LOG_2PI
-from ..nn import Source, generator, join
+from ..nn import Source, generator, join, spend
 from ._base import AbstractCuriosity, Memory, Terms
 from .encoders import default_width
 from .features import Target
@@ -57,6 +57,7 @@ class BayesianLinear(eqx.Module):
     rho: Float[Array, "inputs_and_one outputs"]
 
     def __init__(self, inputs: int, outputs: int, std: float, *, key: Source) -> None:
+        spend(inputs, 2 * outputs)
         bound = inputs**-0.5
         self.mean = jnp.asarray(generator(key).uniform(-bound, bound, (inputs + 1, outputs)), jnp.float32)
         self.rho = jnp.full((inputs + 1, outputs), np.log(np.expm1(std)), jnp.float32)

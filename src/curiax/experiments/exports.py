@@ -25,6 +25,8 @@ AGENTS, TENSORS = "agents.json", "agents.safetensors"
 REMEDY = "copy it again from where it was whole, or remove its folder and run the experiment again."
 #: Room for the names in a tensor file, beside the tensors themselves.
 HEADER = 1 << 20
+#: A setting that is no larger needs no memory worth a word.
+FLOOR = 1 << 20
 #: Types of numbers that networks have here.
 DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint32", "uint8", "int8", "int16", "uint16", "uint64")
 DTYPES += ("bool",)
@@ -250,6 +252,18 @@ def tensors_of(folder: Path, about: About, manifest: Mapping[str, Any] | None) -
     if len(data) != about.file.bytes or digest(data) != about.file.blake2b:
         raise damaged(file, f"its header is not what its digest in {AGENTS} says", REMEDY)
     return arrays
+
+
+def refuse_large_settings(file: Path, settings: Mapping[str, Any], most: int) -> None:
+    """Refuse settings of methods and remotes far beyond the numbers that a file's arrays hold.
+
+    Whoever builds what they describe would need the memory first. What is no size may be large: one million always.
+    """
+    for name, value in settings.items():
+        sizes = value if isinstance(value, list) else [value]
+        large = any(isinstance(size, int | float) and abs(size) > max(most, FLOOR) for size in sizes)
+        if large or len(sizes) > max(most, FLOOR) or (name == "remote.noise_dims" and sizes[0] > most):
+            raise damaged(file, f"{name[:80]} is larger than all of its arrays", REMEDY)
 
 
 def unpacked(file: Path, data: bytes, remedy: str = REMEDY) -> dict[str, np.ndarray]:

@@ -23,7 +23,7 @@ FORMAT, UNSEALED = "curiax-run-2", "curiax-run-1"
 MANIFEST, METRICS = "manifest.json", "metrics.parquet"
 REMEDY = "remove the folder to run it again, or choose another --out."
 #: Bytes of a table's file: far above what the longest runs leave. What it may become in memory, of small files.
-MOST_TABLE, MOST_UNPACKED = 4 << 30, 640 << 20
+MOST_TABLE, MOST_UNPACKED = 4 << 30, 352 << 20
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Text = Annotated[str, Field(max_length=65_536)]

@@ -19,14 +19,21 @@ from .._settings import checked
 from .._types import PRNGKey, Spec, Transition
 from ..curiosity import AbstractCuriosity, score, start_memory
 from ..nn import at_most
-from .exports import REMEDY, About
+from .exports import REMEDY, About, refuse_large_settings
 from .registry import builtin_method, find_method, whence
 from .tensors import filled
 
-#: Numbers that one episode's memory may hold.
-MOST_MEMORY = 1 << 28
+#: Numbers that one episode's memory may hold where a file asks for it.
+MOST_MEMORY = 1 << 25
 #: So many numbers of observations are scored together: what networks make of images takes many times their memory.
 TOGETHER = 1 << 21
+
+
+def refuse_large_memory(file: Path, model: AbstractCuriosity | None) -> None:
+    """Refuse a method whose memory of one environment, which no file holds, would take more than there may be."""
+    memory = [] if model is None else jax.tree.leaves(eqx.filter_eval_shape(model.memory))
+    if sum(math.prod(leaf.shape) for leaf in memory) > MOST_MEMORY:
+        raise damaged(file, f"an episode's memory of its method has more than {MOST_MEMORY:,} numbers", REMEDY)
 
 
 class Scorer:
@@ -84,14 +91,13 @@ def payer(
             f"{file.parent} was trained with {name!r}, which is not Curiax's: its bonus imports and runs "
             f"{whence(name)}. If you trust it, load it with trust=True."
         )
+    refuse_large_settings(file, about.bonus.settings, sum(array.size for array in arrays.values()))
     settings = checked(entry.method, about.bonus.settings, "method")
     # The key only matters for what a method keeps of it; its arrays are replaced. Stream 1 is the model's.
     key = jax.random.fold_in(jax.random.key(np.uint32(seed)), 1)
     with at_most(sum(array.size for array in arrays.values()), str(file.parent)):
         model = build_method(entry.method, spec, key, entry.name, **settings)
-    memory = jax.tree.leaves(eqx.filter_eval_shape(model.memory))
-    if sum(math.prod(leaf.shape) for leaf in memory) > MOST_MEMORY:
-        raise damaged(file, "an episode's memory of its method would not fit into any machine's", REMEDY)
+    refuse_large_memory(file, model)
     fitted = filled(file, {"curiosity": model}, arrays)["curiosity"]
 
     def pay(obs: np.ndarray, action: np.ndarray, next_obs: np.ndarray) -> np.ndarray:

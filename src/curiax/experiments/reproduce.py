@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .._errors import UsageError, unknown
+from .._errors import OutputError, UsageError, unknown
 from .options import RunOptions
 from .progress import AbstractProgress, Counted
 from .registry import ATARI, find_task
@@ -145,7 +145,7 @@ def train_suite(
     for k, experiment in enumerate(chosen):
         plan = resolve(experiment)
         counted, own = Counted(progress, f"[{k + 1}/{len(chosen)}]"), options_for(plan, options)
-        results.append(run(experiment, store / run_folder(plan), progress=counted, options=own))
+        results.append(run(experiment, place_of(plan, store), progress=counted, options=own))
     return results
 
 
@@ -160,6 +160,14 @@ def options_for(plan: Plan, options: RunOptions) -> RunOptions:
     """The options of one run of several: what is shown first of others, it may not measure."""
     known = any(metric.name == options.headline for metric in plan.metrics)
     return options if known else replace(options, headline=None)
+
+
+def place_of(plan: Plan, store: Path) -> Path:
+    """Where a run of a store is; nobody has named that place, so a link there would lead nobody knows where."""
+    place = store / run_folder(plan)
+    if place.is_symlink():
+        raise OutputError(f"{place} is a link, which is not followed: remove it, or name another folder.")
+    return place
 
 
 def run_folder(plan: Plan) -> str:

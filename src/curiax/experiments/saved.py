@@ -193,16 +193,15 @@ def read(path: Path, *, trust: bool = False) -> tuple[Plan, Saved]:
         about = checked(OldAbout, data, lambda why: damaged(path / AGENTS, why, REMEDY))
         if manifest is None:
             raise OutputError(f"{path} is not a finished run: no {folder.MANIFEST} of Curiax in it.")
-    plan = planned(path, data, trust)
+    arrays = (
+        old_tensors(path, about, manifest) if isinstance(about, OldAbout) else exports.tensors_of(path, about, manifest)
+    )
+    plan = planned(path, data, trust, sum(array.size for array in arrays.values()))
     seeds = tuple(about.seeds)
     if any(seed not in plan.seeds or seeds.count(seed) > 1 for seed in seeds):
         raise damaged(path / AGENTS, "its seeds are not those of its experiment", REMEDY)
-    if isinstance(about, About):
-        if data["spec"] != spec_said(plan.setup.task.spec):
-            raise OutputError(f"{path} was trained on another task: {about.task!r} has other spaces here.")
-        arrays = exports.tensors_of(path, about, manifest)
-    else:
-        arrays = old_tensors(path, about, manifest)
+    if isinstance(about, About) and data["spec"] != spec_said(plan.setup.task.spec):
+        raise OutputError(f"{path} was trained on another task: {about.task!r} has other spaces here.")
     with at_most(sum(array.size for array in arrays.values()), str(path)):
         skeleton = fresh(plan, seeds)
     parts = filled(path / TENSORS, parts_of(skeleton), arrays)
@@ -220,8 +219,11 @@ def old_tensors(path: Path, about: OldAbout, manifest: Mapping[str, Any] | None)
     return arrays
 
 
-def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
-    """The plan of the run, if its classes may be imported and still mean what they meant."""
+def planned(path: Path, about: Mapping[str, Any], trust: bool, most: int) -> Plan:
+    """The plan of the run, if its classes may be imported and still mean what they meant.
+
+    `most` numbers are in its arrays: what is far larger is refused before anything is made of it.
+    """
     told = present(about["settings"])
     said = {**about["experiment"], "settings": present(about["experiment"]["settings"])}
     others = foreign(said["task"], said["method"], said["settings"])
@@ -230,11 +232,9 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool) -> Plan:
             f"{path} was trained with {others[0]!r}, which is not Curiax's: reading it imports and runs "
             f"{whence(others[0])}. If you trust it, add --trust (in Python: trust=True)."
         )
-    most = sum(math.prod(tensor["shape"]) for tensor in about["tensors"].values())
-    for name, value in said["settings"].items():
-        # Noise is part of the observation, and its bounds are listed one by one.
-        if name.startswith("remote.") and isinstance(value, int) and value > most:
-            raise damaged(path / AGENTS, f"{name} is larger than all of its tensors", REMEDY)
+    for settings in (about["settings"], said["settings"]):
+        sizes = {name: value for name, value in settings.items() if name.startswith(("method.", "remote."))}
+        exports.refuse_large_settings(path / AGENTS, sizes, most)
     try:
         plan = with_its_defaults(Experiment.from_json(said), told, trust)
     except (UsageError, TypeError, ValueError) as error:

@@ -31,7 +31,6 @@ from .._stats import Moments
 from .._types import Box, Spec, Transition
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
 from ..curiosity.encoders import large_image
-from ..experiments.paying import MOST_MEMORY
 from ..experiments.registry import find_method
 from ..experiments.spec import plain
 from . import spaces
@@ -50,6 +49,10 @@ def one_at_a_time(method: Done) -> Done:
             return method(self, *args, **options)
 
     return cast(Done, alone)
+
+
+#: Numbers that the memories of all environments may hold.
+MOST_MEMORY = 1 << 28
 
 
 class Asked(NamedTuple):

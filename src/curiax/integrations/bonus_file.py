@@ -21,7 +21,7 @@ from .._errors import OutputError, UsageError
 from .._files import MOST_HEADER, damaged, digest, digest_of_json, pack, parsed, read_bytes, sync_folder, write_whole
 from .._version import __version__
 from ..curiosity import AbstractCuriosity
-from ..experiments.exports import DTYPES, HEADER, Exact, unpacked
+from ..experiments.exports import DTYPES, HEADER, Exact, refuse_large_settings, unpacked
 from ..experiments.manifest import Digest, Name, Settings, checked
 from ..experiments.registry import METHODS, builtin_method, class_name, whence
 from ..experiments.store import difference
@@ -200,6 +200,7 @@ def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
     said = about.model_dump()
     most = sum(array.size for array in arrays.values())
     refuse_too_large(file, said, most)
+    refuse_large_settings(file, about.settings, most)
     try:
         seen, taken = (spaces.space_of(said[name]) for name in ("observation_space", "action_space"))
         with at_most(most, str(file)):

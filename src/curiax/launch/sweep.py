@@ -12,7 +12,7 @@ from typing import Literal
 from .._errors import UsageError
 from ..experiments import folder
 from ..experiments.options import RunOptions
-from ..experiments.reproduce import options_for, require_headline, run_folder
+from ..experiments.reproduce import options_for, place_of, require_headline
 from ..experiments.spec import Experiment, resolve
 from ..train import devices
 from ._base import AbstractLauncher
@@ -72,7 +72,7 @@ def entries_for(chosen: Sequence[Experiment], store: Path, options: RunOptions, 
     entries: dict[Path, Entry] = {}
     for experiment in chosen:
         plan = resolve(experiment)
-        place = store.absolute() / run_folder(plan)
+        place = place_of(plan, store.absolute())
         job = Job(
             experiment.as_json(),
             str(place),

@@ -107,7 +107,7 @@ def listed(folder: Path) -> dict[str, FileSaid]:
     if told is not None:
         return dict(told.files)
     names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-    names -= {STORE} if (folder / STORE).is_dir() else set()
+    names -= {STORE} if (folder / STORE).is_dir() and not (folder / STORE).is_symlink() else set()
     others = sorted(name for name in names if not name.startswith("."))
     if {TABLE, RECORD} <= names:
         raise OutputError(

@@ -45,6 +45,8 @@ FILES = RUNS, CURVES, MAPS = "runs.json", "curves.parquet", "maps.parquet"
 REMEDY = "make it again with `curiax reproduce` or `curiax report`."
 #: At most so many points of a curve and moments of a map: what a figure can show.
 POINTS, MOMENTS = 100, 12
+#: Numbers of maps that are looked at together.
+TOGETHER = 1 << 22
 #: The last part of training, whose mean is the value in the end of what scatters.
 END = 0.1
 FACTS = ("run_id", "identity", "experiment", "preset", "iterations", "grids", "seconds", "command")
@@ -257,15 +259,22 @@ def thinned(count: int, most: int) -> np.ndarray:
     return np.unique(np.round(np.linspace(-1, count - 1, min(count, most) + 1)).astype(int)[1:])
 
 
+def in_order(table: polars.DataFrame) -> polars.DataFrame:
+    """The table by seed and iteration; one that is so already, as all that are written are, is not copied."""
+    keys = table.select("seed", "iteration")
+    return table if keys.equals(keys.sort("seed", "iteration")) else table.sort("seed", "iteration")
+
+
 def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
     """The record of a run from its manifest and its metrics."""
     seeds = finished(manifest)
-    table = table.sort("seed", "iteration")
+    table = in_order(table)
     order = np.argsort(np.argsort(seeds))
 
     def array(name: str) -> np.ndarray:
         values = table[name].to_numpy()
-        return values.reshape(len(seeds), -1, *values.shape[1:])[order]
+        values = values.reshape(len(seeds), -1, *values.shape[1:])
+        return values if (np.diff(order) == 1).all() else values[order]
 
     steps = array("step")[0]
     at, moments = thinned(len(steps), POINTS), thinned(len(steps), MOMENTS)
@@ -286,10 +295,10 @@ def condense(manifest: Mapping[str, Any], table: polars.DataFrame) -> Record:
             continue
         if name.startswith("probe/"):
             # Medians: now and then a model pays thousands for a far state, which would drown all else in a mean.
-            maps[name] = np.median(values[:, moments], axis=0)
-            values = np.median(values, axis=2)
+            maps[name] = np.stack([np.median(values[:, moment], axis=0) for moment in moments])
+            values = medians(values)
         if name.startswith("occupancy/"):
-            visits = np.cumsum(values, axis=1)[:, moments]
+            visits = np.cumsum(between(values, moments, np.int64), axis=1)
             maps[name] = (visits / visits.sum(2, keepdims=True)).mean(0)
             grid = name.removeprefix("occupancy/")
             if f"paid/{grid}" in table.columns:
@@ -322,10 +331,22 @@ def sound(metric: Metric | None, values: np.ndarray) -> bool:
     return bool(np.isfinite(values).all())
 
 
+def medians(values: np.ndarray) -> np.ndarray:
+    """Of each map `[S, N, cells]` the median over its cells, a few maps at a time: a median needs a copy."""
+    rows = values.reshape(-1, values.shape[-1])
+    some = max(1, TOGETHER // rows.shape[1])
+    parts = [np.median(rows[k : k + some], axis=1) for k in range(0, len(rows), some)]
+    return np.concatenate(parts).reshape(values.shape[:-1])
+
+
+def between(values: np.ndarray, moments: np.ndarray, kind: type[np.generic]) -> np.ndarray:
+    """Sums of maps `[S, N, cells]` since the moment before `[S, M, cells]`."""
+    return np.add.reduceat(values, np.concatenate([[0], moments[:-1] + 1]), axis=1, dtype=kind)
+
+
 def mean_paid(paid: np.ndarray, visits: np.ndarray, moments: np.ndarray) -> np.ndarray:
     """The mean bonus of a visit to each cell between two moments, over all seeds; NaN where nobody went."""
-    upto = (np.cumsum(total.sum(0), axis=0)[moments] for total in (paid.astype(float), visits))
-    sums, counts = (np.diff(total, axis=0, prepend=0) for total in upto)
+    sums, counts = (between(total, moments, np.float64).sum(0) for total in (paid, visits))
     return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
@@ -352,7 +373,7 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
         raise refuse(f"{folder.METRICS} has {table.height} rows where its manifest says {expected}")
     if any(not table[name].dtype.is_integer() or table[name].null_count() for name in ("seed", "iteration", "step")):
         raise refuse(f"the seeds, iterations or steps of {folder.METRICS} are no whole numbers")
-    ordered = table.sort("seed", "iteration")
+    ordered = in_order(table)
     if (ordered["seed"].to_numpy() != np.repeat(sorted(seeds), iterations)).any():
         raise refuse(f"the seeds of {folder.METRICS} are not its manifest's")
     steps = ordered["step"].to_numpy().reshape(len(seeds), iterations)
@@ -421,9 +442,9 @@ def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
                 "run": np.full(len(values), number, np.int16),
                 "map": [name] * len(values),
                 "step": record.moments,
-                "values": [row.tolist() for row in compact(values)],
+                "values": pl.Series([pl.Series(row) for row in compact(values)], dtype=pl.List(pl.Float32)),
             }
-            maps.append(pl.DataFrame(frame, schema_overrides={"values": pl.List(pl.Float32)}))
+            maps.append(pl.DataFrame(frame))
     # All runs of a task show the same samples: their pictures are kept once.
     pictures = {record.task: record.facts["samples"] for record in reversed(records) if record.facts.get("samples")}
     facts = [{name: told for name, told in record.facts.items() if name != "samples"} for record in records]

@@ -14,6 +14,7 @@ import numpy as np
 from .._errors import OutputError, UsageError
 from .._files import as_path
 from ..experiments import folder, saved
+from ..experiments.paying import refuse_large_memory
 from ..experiments.spec import Plan
 from ..experiments.suites import score_name
 from ..train import devices
@@ -88,6 +89,7 @@ def watch(
     plan, trained = saved.read(where, trust=trust)
     seed = trained.seeds[0] if seed is None else seed
     learnt, notice = trained.one(seed), ""
+    refuse_large_memory(where / saved.AGENTS, learnt.networks.curiosity)
     if out is None:
         ending = ".mp4" if film.ffmpeg() else ".gif"
         notice = "" if ending == ".mp4" else "a gif, because an mp4 needs an encoder: pip install 'curiax[video]'"
