@@ -129,7 +129,7 @@ def key_of(plan: Plan, injection: Injection) -> PRNGKey:
     root, place = jax.random.key(injection.seed), (injection.step, injection.environment)
     now = jax.random.fold_in(root, injection.iteration)
     keys, agents = stream_keys(now), curious.stream_keys(now)
-    shared = plan.method_entry.cls.shares_key
+    shared = plan.method_entry.cls is not None and plan.method_entry.cls.shares_key
     match injection.field:
         case "start":
             return jax.random.split(jax.random.fold_in(root, Stream.FIRST_RESET), lead[1])[injection.environment]
@@ -160,7 +160,7 @@ def word_of(plan: Plan, injection: Injection) -> int:
 def inject(plan: Plan, injection: Injection) -> Plan:
     """The plan with a fault in it."""
     target, setup, entry = Target.of(plan, injection), plan.setup, plan.method_entry
-    build: Any = entry.cls
+    build: Any = entry.cls or AbstractCuriosity
 
     class Poisoned(PoisonedMethod):
         """The method of this plan with its fault."""
@@ -176,8 +176,9 @@ def inject(plan: Plan, injection: Injection) -> Plan:
     else:
         assert isinstance(task, AbstractTask)
         task = PoisonedTask(task, target)
-    agent, method_entry = agent_of(plan), dataclasses.replace(entry, cls=Poisoned)
-    builder = MethodBuilder(method_entry, setup.task.spec, plan.method_settings)
+    # Without a method there is none to poison.
+    agent, method_entry = agent_of(plan), dataclasses.replace(entry, cls=Poisoned if plan.pays else None)
+    builder = MethodBuilder(method_entry, setup.task.spec, plan.method_settings) if plan.pays else None
     agent = dataclasses.replace(agent, policy=PoisonedPolicy(agent.policy, target), build_method=builder)
     setup = dataclasses.replace(setup, task=task, agent=agent)
     return dataclasses.replace(plan, setup=setup, method_entry=method_entry)

@@ -86,7 +86,18 @@ MARKUP = (
 )
 #: What is said where a text belongs, or a fact that every run has.
 STRANGE = (["evil:Mine"], {"evil:Mine": 1}, 5, True, None)
-FACTS = ("identity", "experiment", "preset", "iterations", "coverage", "grids", "seconds", "command", "run_id")
+FACTS = (
+    "identity",
+    "experiment",
+    "preset",
+    "iterations",
+    "headline",
+    "metrics",
+    "grids",
+    "seconds",
+    "command",
+    "run_id",
+)
 PATHS = ("../../outside.json", "/etc/passwd", "..", "/dev/zero", "a/../../b", "con\x00", "~/x")
 #: Methods whose every size is forged; of a noisy task, so that the noise has a size, too.
 SIZED = ("lbs", "icm", "rnd", "disagreement", "vime", "ride", "ngu", "re3", "e3b", "noveld", "simhash", "surprisal")
@@ -164,7 +175,7 @@ def told(file: Path) -> Any:
 def put(data: Any, place: str, value: Any) -> None:
     """Set `a.b.0.c` in plain data, which is there; `a.b/c` may be new, and has dots of its own, as settings have."""
     path, slash, last = place.partition("/")
-    *way, end = (*path.split("."), last) if slash else path.split(".")
+    *way, end = (*filter(None, path.split(".")), last) if slash else path.split(".")
     for key in way:
         data = data[int(key)] if isinstance(data, list) else data[key]
     if isinstance(data, list):
@@ -391,7 +402,7 @@ def names() -> list[Case]:
 def markup() -> list[Case]:
     """Texts that mean something to a browser, a terminal, Markdown."""
     run = ("experiment.label", "command", "preset", "platform", "versions.jax", "versions/evil", "identity.curiax")
-    heading = ("title", "lead", "suite", "reference", "command", "remarks")
+    heading = ("title", "lead", "suite", "reference", "command", "headline", "remarks")
     cases: list[Case] = []
     for number, text in enumerate(MARKUP):
         for place in run:
@@ -404,6 +415,9 @@ def markup() -> list[Case]:
         ]
         for place in places[:1]:
             cases.append((f"{place} {text!r}", "kept", says("record/runs.json", {place: text})))
+        words = {part: text for part in ("title", "unit", "note", "brief", "missing")} | {"rank": 99}
+        told = {"coverage/cells": words, text: words}
+        cases.append((f"metrics {text!r}", "kept", says("record/runs.json", {"runs.0/metrics": told})))
         kinds = {"runs.0.compared": [text, "b"], "samples.mnist.before.0": text}
         cases += [(f"{place} {text!r}", "gallery", says("record/runs.json", {place: v})) for place, v in kinds.items()]
     return cases
@@ -425,7 +439,7 @@ def places() -> list[Case]:
             (
                 f"grid {path!r}",
                 "kept",
-                says("record/runs.json", {"runs.0.grids.0.name": path, "runs.0.coverage": path}),
+                says("record/runs.json", {"runs.0.grids.0.name": path, "runs.0/coverage": path}),
             ),
             (f"columns {path!r}", "run", table("metrics.parquet", lambda t, r=renamed: t.rename(r, strict=False))),
             (f"map {path!r}", "kept", table("record/maps.parquet", lambda t, p=path: renamed_map(t, p))),
@@ -617,8 +631,8 @@ def strange() -> list[Case]:
             (f"a setting {value}", "kept", says(record, {"runs.0.experiment.settings/method.beta": value})),
             (f"runs {value}", "kept", says(record, {"runs": value})),
         ]
-        cases += [(f"{fact} {value}", "run", says(run, {fact: value})) for fact in FACTS]
-        cases += [(f"{fact} {value}", "kept", says(record, {f"runs.0.{fact}": value})) for fact in FACTS]
+        cases += [(f"{fact} {value}", "run", says(run, {f"/{fact}": value})) for fact in FACTS]
+        cases += [(f"{fact} {value}", "kept", says(record, {f"runs.0/{fact}": value})) for fact in FACTS]
     cases.append(("no runs", "kept", says(record, {"runs": []})))
     for name in ("game/score", "game/length", "ratio/stochastic", "policy/return", "coverage/rooms"):
         cases.append((f"a curve {name}", "run", table("metrics.parquet", lambda t, n=name: copied(t, n))))

@@ -61,15 +61,16 @@ def expected_place(plan: Plan, injection: Injection) -> str:
     loop, i = plan.setup.loop, injection
     if i.field.startswith(("model", "policy")):
         return f"seed {i.seed}, gradient step {i.step} of iteration {i.iteration} "
-    step, env = (0, 0) if i.field == "bonus" and plan.method_entry.cls.shares_key else (i.step, i.environment)
+    step, env = (0, 0) if i.field == "bonus" and plan.method_entry.method.shares_key else (i.step, i.environment)
     after = 0 if i.field == "start" else i.iteration * loop.rollout + step + 1
     return spot(i.seed, env, after, loop.envs, i.iteration)
 
 
 def possible_fields(plan: Plan) -> tuple[Field, ...]:
     """The fields that can be poisoned: only what learns has losses and gradients."""
-    model = flatten(plan.build_method(jax.random.key(0)))[0].size > 0 and model_steps(plan)[0] > 0
-    able = {"model": model, "policy": policy_steps(plan) > 0}
+    build = plan.build_method
+    model = build is not None and flatten(build(jax.random.key(0)))[0].size > 0 and model_steps(plan)[0] > 0
+    able = {"model": model, "policy": policy_steps(plan) > 0, "bonus": build is not None}
     return tuple(field for field in FIELDS if able.get(field.split("_")[0], True))
 
 

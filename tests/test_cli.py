@@ -69,7 +69,7 @@ def test_help_shows_every_setting_with_the_presets_defaults(capsys: pytest.Captu
 def test_run_writes_prints_and_reuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("run", "mountain-car", "--method", "random", *QUICK, "--out", "here") == 0
     captured = capsys.readouterr()
-    assert "coverage (cells)" in captured.out
+    assert "coverage in the paper's cells: " in captured.out
     assert "(2 seeds: no interval)" in captured.out
     assert "step 512 of 512" in captured.err
     files = ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]

@@ -152,7 +152,10 @@ def test_seeds() -> None:
         ({"settings": {"loop.extrinsic_weight": float("nan")}}, "must be a finite number"),
         ({"settings": {"method.beat": 1.0}}, "unknown setting of method 'beat'. Did you mean 'beta'"),
         ({"settings": {"task.horizon": 0}}, "task.horizon = 0: must be greater than or equal to 1"),
-        ({"method": "random", "settings": {"method.beta": 1.0}}, "method has no settings"),
+        (
+            {"method": "random", "settings": {"method.beta": 1.0}},
+            "method.beta: 'random' is no method and has no settings",
+        ),
         ({"steps": 100}, "steps = 100 is less than one rollout of 2048 steps"),
         ({"steps": 0}, "steps = 0: must be a positive whole number"),
         ({"settings": {"ppo.minibatch_size": 4096}}, "ppo.minibatch_size = 4096 exceeds the 2048 samples"),

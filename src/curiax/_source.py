@@ -20,7 +20,7 @@ DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 DRAWING = "_picture.py"
 #: The digest of the present code. Whoever changes it looks with `scripts/guard.py` whether every method still computes
 #: the same bits: if so, the one from before is added below, else what is there goes.
-NOW = "2a7be4845b19a7976fa9a7b67fd72f1e"
+NOW = "dd410e13ad01882e4e833b917c4c282d"
 #: Digests of earlier code that gave the same numbers.
 ALIKE = frozenset(
     {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .._errors import OutputError
-from .._text import clean, clean_lines
+from .._text import clean_lines
 from ._arguments import option_fields, options_of, parse, seeds_from
 from ._tables import print_content
 

@@ -83,9 +83,9 @@ class RunResult:
         """Each seed's last value of a metric, by default of the headline."""
         import polars as pl
 
-        name = metric or self.headline
+        name = metric or self.headline or ""
         if name not in self.metrics.columns:
-            raise unknown("metric", str(name), self.metrics.columns)
+            raise unknown("metric", name, self.metrics.columns)
         last = self.metrics.filter(pl.col("iteration") == pl.col("iteration").max())
         return dict(zip(last["seed"].to_list(), last[name].to_list(), strict=True))
 

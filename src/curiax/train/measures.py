@@ -46,7 +46,7 @@ NOISE = (
     share("noise/steps", "drew noise", "Share of the steps that drew noise, as by pressing the noisy remote."),
 )
 TASK = (
-    Metric("reward/extrinsic_mean", "mean reward of the task", note="Of each step, as the task gives it."),
+    Metric("reward/extrinsic_mean", "mean reward of the task", note="Of each step, as the task gives it.", rank=1),
     Metric("reward/episodes_ended", "episodes ended", note="In each rollout.", low=0.0, digits=0),
 )
 
@@ -88,7 +88,7 @@ def metrics_of(task: AbstractAnyTask, agent: AbstractAgent) -> tuple[Metric, ...
     of_grids = [each for grid in task.grids for each in coverage_metrics(grid.name, most_coverage(grid))]
     compared = [] if task.compared is None else ratio_metrics(*task.compared)
     of_task = [metric.within(task.group) for metric in task.metrics]
-    return (*of_grids, *of_task, *compared, *agent.metrics, *TASK, *BONUS, *NOISE)
+    return (*of_grids, *of_task, *compared, *agent.metrics, *BONUS, *TASK, *NOISE)
 
 
 def measured(names: Iterable[str], declared: Sequence[Metric]) -> dict[str, Metric]:
