@@ -23,13 +23,13 @@ import numpy as np
 
 from curiax import __version__, cli
 from curiax._settings import descriptions, signature
-from curiax.experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS, Conflict
 from curiax.experiments.options import RunOptions
 from curiax.experiments.presets import PRESETS
-from curiax.experiments.published import PUBLISHED, RATIO, described
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, Plan, resolve
-from curiax.experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SIX, SUITES
+from curiax.paper.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS, Conflict
+from curiax.paper.published import PUBLISHED, RATIO, described
+from curiax.paper.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SIX, SUITES
 from curiax.report import claims, statistics
 from curiax.report.assemble import begun, distinct, paper_claims, sign
 from curiax.report.charts import counted

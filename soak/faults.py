@@ -472,6 +472,9 @@ class PoisonedPolicy(AbstractPolicyLearner):
         here = jnp.all(noise[-5:-1] == halves(target.key)) & (noise[-1] == target.index)
         return poke(action, target.means("action") & here, target.value)
 
+    def described(self, networks: Any, name: str) -> dict[str, Any]:
+        return self.policy.described(networks, name)
+
     def host_actor(self, spec: Spec, networks: PoisonedPart, noise: Shaped[np.ndarray, "T S N _"]) -> HostActor:
         inner = self.policy.host_actor(spec, networks.inner, noise[..., :-5])
         assert inner is not None

@@ -17,7 +17,7 @@ from curiax.experiments.pictures import taken
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.run import describe_grid
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
+from curiax.paper.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
 
 ITERATIONS, STEPS = 50, 2048
 #: Iterations of a full run on the tasks of another length.

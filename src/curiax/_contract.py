@@ -15,7 +15,7 @@ from ._metrics import Metric
 from ._text import checked_name
 from ._types import Box, Grid, Rollout, Spec, Transition
 from .curiosity import AbstractCuriosity
-from .envs import AbstractTask, Probe, Samples
+from .envs import AbstractAnyTask, AbstractTask, Probe, Samples
 
 
 def one_action(spec: Spec) -> jax.Array:
@@ -71,8 +71,11 @@ def same_tree(who: str, before: Any, after: Any) -> None:
             raise ContractError(f"{who} changes from {described(old)} to {described(new)}; it must stay the same.")
 
 
-def check_task_shapes(task: AbstractTask, name: str) -> None:
-    """Everything a task returns has the shapes its `spec` and `grids` promise."""
+def check_task_shapes(task: AbstractAnyTask, name: str) -> None:
+    """Everything a task in JAX returns has the shapes its `spec` and `grids` promise."""
+    check_metrics(f"task {name!r}", task.metrics)
+    if not isinstance(task, AbstractTask):
+        return
     spec, key = task.spec, jax.random.key(0)
     if not isinstance(spec, Spec):
         raise ContractError(f"task {name!r}: spec must be a curiax.Spec, not {type(spec).__name__}.")
@@ -99,7 +102,6 @@ def check_task_shapes(task: AbstractTask, name: str) -> None:
         expect(f"{name}.unlearnable()", drew, (), jnp.bool_)
     if task.compared is not None:
         expect(f"{name}.kind()", shaped(f"{name}.kind()", task.kind, point), (), jnp.integer, "It is 0 or 1.")
-    check_metrics(f"task {name!r}", task.metrics)
     check_measure(task, state, name)
     check_probe(task, state, name)
     check_samples(task, state, name)

@@ -20,7 +20,7 @@ import numpy as np
 from ._errors import CuriaxError, OutputError, UsageError
 from ._files import as_path, damaged, locked, make_folder, mark, marked, sync_folder, usable
 from .experiments import exports
-from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSaid, DiscreteSaid, NetworkSaid, VisionSaid
+from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSchema, DiscreteSchema, NetworkSchema, VisionSchema
 
 if TYPE_CHECKING:
     from ._types import Spec
@@ -140,12 +140,12 @@ def whole(seed: Any) -> int:
 def check_policy(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse a policy whose layers do not fit each other and the spaces, or that holds NaN."""
     size = math.prod(about.spec.obs_shape)
-    outputs = len(about.spec.action.low) if isinstance(about.spec.action, BoxSaid) else about.spec.action.n
+    outputs = len(about.spec.action.low) if isinstance(about.spec.action, BoxSchema) else about.spec.action.n
     shapes: dict[str, tuple[int, ...]] = {
         f"obs_stats.{name}": tuple(about.spec.obs_shape) for name in ("mean", "var") if about.observations.normalised
     }
-    if isinstance(about.policy, NetworkSaid | VisionSaid):
-        if (about.policy.log_std is None) == isinstance(about.spec.action, BoxSaid):
+    if isinstance(about.policy, NetworkSchema | VisionSchema):
+        if (about.policy.log_std is None) == isinstance(about.spec.action, BoxSchema):
             raise damaged(path / AGENTS, "its policy does not fit its actions", REMEDY)
 
         def count(layer: str, inputs: int) -> int:
@@ -156,7 +156,7 @@ def check_policy(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> 
             shapes.update({f"{layer}.weight": (inputs, weight.shape[1]), f"{layer}.bias": (weight.shape[1],)})
             return weight.shape[1]
 
-        if isinstance(about.policy, VisionSaid):
+        if isinstance(about.policy, VisionSchema):
             if len(about.spec.obs_shape) != 3:
                 raise damaged(path / AGENTS, "its policy is one of images, its observations are none", REMEDY)
             *sides, channels = about.spec.obs_shape
@@ -180,7 +180,7 @@ def check_policy(path: Path, about: About, arrays: Mapping[str, np.ndarray]) -> 
             raise damaged(path / TENSORS, f"{name} holds NaN, infinity or a negative variance", REMEDY)
 
 
-def clipped(box: BoxSaid, action: np.ndarray) -> np.ndarray:
+def clipped(box: BoxSchema, action: np.ndarray) -> np.ndarray:
     """What the task carries out of an action."""
     return np.clip(action, np.asarray(box.low, np.float32), np.asarray(box.high, np.float32))
 
@@ -223,7 +223,7 @@ class Trained:
 
         said = self._about.spec
         space = said.action
-        action = Discrete(space.n) if isinstance(space, DiscreteSaid) else Box(tuple(space.low), tuple(space.high))
+        action = Discrete(space.n) if isinstance(space, DiscreteSchema) else Box(tuple(space.low), tuple(space.high))
         low, high = (
             None if bound is None else tuple(fill if x is None else x for x in bound)
             for bound, fill in ((said.obs_low, -math.inf), (said.obs_high, math.inf))
@@ -242,16 +242,16 @@ class Trained:
         batch, single = self._batch("obs", obs, tuple(self._about.spec.obs_shape), np.float32)
         draw = np.random.default_rng(rng)
         policy, action = self._about.policy, self._about.spec.action
-        if isinstance(policy, NetworkSaid | VisionSaid):
+        if isinstance(policy, NetworkSchema | VisionSchema):
             out = self._output(policy, batch)
-            if isinstance(action, BoxSaid):
+            if isinstance(action, BoxSchema):
                 if not deterministic:
                     std = np.exp(self._arrays[policy.log_std or ""])
                     out = out + std * draw.standard_normal(out.shape, np.float32)
                 made = clipped(action, out)
             else:
                 made = np.argmax(out if deterministic else out + draw.gumbel(size=out.shape), axis=-1).astype(np.int32)
-        elif isinstance(action, BoxSaid):
+        elif isinstance(action, BoxSchema):
             made = draw.uniform(action.low, action.high, (len(batch), len(action.low))).astype(np.float32)
         else:
             made = draw.integers(0, action.n, len(batch), np.int32)
@@ -267,7 +267,7 @@ class Trained:
         shape, said = tuple(self._about.spec.obs_shape), self._about.spec.action
         before, single = self._batch("obs", obs, shape, np.float32)
         after, _ = self._batch("next_obs", next_obs, shape, np.float32)
-        if isinstance(said, BoxSaid):
+        if isinstance(said, BoxSchema):
             taken, _ = self._batch("action", action, (len(said.low),), np.float32)
             if self._about.bonus.action == "executed":
                 taken = clipped(said, taken)
@@ -312,16 +312,16 @@ class Trained:
             standard = (obs - mean) / np.sqrt(var + np.float32(seen.epsilon))
         return np.clip(standard, -np.float32(seen.clip), np.float32(seen.clip))
 
-    def _output(self, policy: NetworkSaid | VisionSaid, obs: np.ndarray) -> np.ndarray:
+    def _output(self, policy: NetworkSchema | VisionSchema, obs: np.ndarray) -> np.ndarray:
         """Means or logits of raw observations."""
-        if isinstance(policy, NetworkSaid):
+        if isinstance(policy, NetworkSchema):
             flat = self._seen(obs).reshape(len(obs), math.prod(obs.shape[1:]))
             return self._chain(policy.layers, flat, np.tanh)
         parts = [obs[k : k + TOGETHER] for k in range(0, len(obs), TOGETHER)] or [obs]
         features = np.concatenate([self._features(policy, self._seen(part)) for part in parts])
         return self._chain(policy.layers, features, lambda x: np.maximum(x, np.float32(0)))
 
-    def _features(self, policy: VisionSaid, x: np.ndarray) -> np.ndarray:
+    def _features(self, policy: VisionSchema, x: np.ndarray) -> np.ndarray:
         """What convolutions and a linear layer make of images `[B, height, width, channels]`."""
         for layer in policy.convolutions:
             squares = np.lib.stride_tricks.sliding_window_view(x, (layer.side, layer.side), axis=(1, 2))

@@ -102,6 +102,10 @@ class AbstractAgent(eqx.Module):
     def networks(self, state: State) -> Networks:
         """The networks as they are now."""
 
+    def described(self, networks: Networks) -> dict[str, Any]:
+        """What an export says of the networks, in the words of `experiments/exports.py`: enough to act by."""
+        raise NotImplementedError("an agent whose runs are to be kept needs `described`")
+
     def actor(self, networks: Networks) -> Actor:
         """What acting needs of the networks."""
         return networks

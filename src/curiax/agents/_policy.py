@@ -50,6 +50,10 @@ class AbstractPolicyLearner(eqx.Module):
     ) -> Shaped[Array, "..."]:
         """One action for one observation; the likeliest if `greedy`."""
 
+    @abc.abstractmethod
+    def described(self, networks: Any, name: str) -> dict[str, Any]:
+        """What an export says of the networks, whose arrays' names begin so: enough to act without this code."""
+
     def host_actor(self, spec: Spec, networks: Any, noise: Shaped[np.ndarray, "T S N _"]) -> HostActor | None:
         """`act` in NumPy for one rollout, of all seeds and environments at once; None for the compiled one."""
         return None

@@ -160,6 +160,9 @@ class CuriousAgent(AbstractAgent):
     def networks(self, state: CuriousState) -> Networks:
         return Networks(self.policy.networks(state.policy), state.curiosity)
 
+    def described(self, networks: Networks) -> dict[str, Any]:
+        return self.policy.described(networks.agent, "agent")
+
     # --- acting
 
     def actor(self, networks: Networks) -> Any:

@@ -347,6 +347,26 @@ class PPO(AbstractPolicyLearner):
         # Without noise: the mean of a Gaussian, the likeliest of a choice.
         return networks.distribution(obs).sample(jnp.zeros_like(noise) if greedy else noise)
 
+    def described(self, networks: AnyPolicy, name: str) -> dict[str, Any]:
+        deviation = None if networks.log_std is None else f"{name}.log_std"
+        if isinstance(networks, Policy):
+            layers = [f"{name}.actor.layers.{k}" for k in range(len(networks.actor.layers))]
+            return {"kind": "mlp", "activation": "tanh", "layers": [*layers, f"{name}.head"], "log_std": deviation}
+        convolutions = [
+            {"layer": f"{name}.eye.convolutions.{k}", "side": layer.side, "stride": layer.stride}
+            for k, layer in enumerate(networks.eye.convolutions)
+        ]
+        layers = [f"{name}.trunk.layers.{k}" for k in range(len(networks.trunk.layers))]
+        return {
+            "kind": "vision",
+            "convolutions": convolutions,
+            "slope": networks.eye.stack.slope,
+            "features": f"{name}.eye.head.layers.0",
+            "activation": "relu",
+            "layers": [*layers, f"{name}.head"],
+            "log_std": deviation,
+        }
+
     def host_actor(self, spec: Spec, networks: AnyPolicy, noise: Float[np.ndarray, "T S N _"]) -> HostActor | None:
         return None if isinstance(networks, VisionPolicy) else NumpyActor(networks, noise)
 

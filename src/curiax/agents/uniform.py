@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +41,9 @@ class Uniform(AbstractPolicyLearner):
             return jnp.minimum((noise[0] * spec.action.n).astype(jnp.int32), spec.action.n - 1)
         low, high = jnp.asarray(spec.action.low), jnp.asarray(spec.action.high)
         return low + noise * (high - low)
+
+    def described(self, networks: None, name: str) -> dict[str, Any]:
+        return {"kind": "uniform"}
 
     def host_actor(self, spec: Spec, networks: None, noise: Float[np.ndarray, "T S N _"]) -> HostActor:
         if isinstance(spec.action, Discrete):

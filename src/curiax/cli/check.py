@@ -16,17 +16,13 @@ def command_check(args: list[str]) -> int:
     import tyro
 
     from ..curiosity import AbstractCuriosity
-    from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask
+    from ..envs import AbstractAnyTask
     from ..experiments.registry import ATARI, GYMNASIUM, METHODS, TASKS, find_method, load_class
     from ..experiments.spec import Experiment, resolve
-    from ..testing import fleet_checks, method_checks, task_checks
+    from ..testing import checks_of_task, method_checks
 
     def of_task(name: str) -> Iterator[tuple[str, Callable[[], None]]]:
-        task = resolve(Experiment(name, "random")).setup.task
-        if isinstance(task, AbstractHostTask):
-            return fleet_checks(lambda: task)
-        assert isinstance(task, AbstractTask)
-        return task_checks(lambda: task)
+        return checks_of_task(resolve(Experiment(name, "random")).setup.task)
 
     field = (
         "name",

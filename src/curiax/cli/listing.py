@@ -12,7 +12,7 @@ def command_list(args: list[str]) -> int:
     """What there is."""
     from ..experiments.presets import PRESETS
     from ..experiments.registry import METHODS, TASKS
-    from ..experiments.suites import SUITES
+    from ..paper.suites import SUITES
 
     kind = dataclasses.make_dataclass("List", [("json", bool, False)], frozen=True)
     said = parse(kind, args, "list", "The methods, tasks, suites and presets; --json for machines.")

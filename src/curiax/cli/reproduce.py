@@ -18,8 +18,8 @@ def command_reproduce(args: list[str]) -> int:
     """Train a suite; write its report, table and figures."""
     from ..experiments.progress import for_terminal
     from ..experiments.reproduce import chosen_tasks, experiments, lead, on_games, seeds_of_tasks, train_suite
-    from ..experiments.suites import find_suite
     from ..launch import choose, launch_experiments, show
+    from ..paper.suites import find_suite
     from ..report.publish import FIGURES, REPORT, TABLE, claim, publish
     from ..report.record import Heading, condense, kept_runs
 

@@ -1,7 +1,8 @@
 """Tasks: one file each, in two families: pure JAX (`AbstractTask`) and on the host (`AbstractHostTask`)."""
 
-from ._base import AbstractAnyTask, AbstractTask, Probe, Samples
+from ._base import AbstractAnyTask, AbstractTask
 from ._emulators import AbstractEmulatorTask, EmulatorFleet
+from ._evaluation import Probe, Samples
 from ._host import AbstractFleet, AbstractHostTask
 from .ant_maze import AntMaze
 from .atari import Atari
@@ -10,7 +11,7 @@ from .half_cheetah import HalfCheetah
 from .mario import Mario
 from .mountain_car import MountainCar
 from .noisy_mnist import NoisyMNIST
-from .remote import HostRemote, NoisyRemote, RemoteSettings
+from .remote import HostRemote, NoisyRemote, RemoteSettings, with_remote
 
 __all__ = [
     "AbstractAnyTask",
@@ -31,4 +32,5 @@ __all__ = [
     "Probe",
     "RemoteSettings",
     "Samples",
+    "with_remote",
 ]

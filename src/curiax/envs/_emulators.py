@@ -63,6 +63,11 @@ class AbstractEmulatorTask(AbstractHostTask):
     #: Steps of random play before training: mean and deviation of pixels are measured on them and kept.
     random_steps: eqx.AbstractVar[int]
     screen: ClassVar[bool] = True
+
+    @property
+    def preparation(self) -> str:
+        return f"{self.random_steps:,} steps are played at random first, to measure what pixels are like"
+
     group: ClassVar[str] = "game"
 
     @property

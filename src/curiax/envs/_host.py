@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped, UInt32
@@ -106,6 +107,8 @@ class AbstractHostTask(AbstractAnyTask):
     imported in `open`. The library adds the time limit (`spec.horizon`), automatic resets, normalisation and
     the counting of visited cells, as it does for tasks in JAX.
     """
+
+    hosted: ClassVar[bool] = True
 
     @property
     def stops(self) -> bool:

@@ -25,6 +25,8 @@ from .._types import Axis, Discrete, Grid, Spec
 from ._emulator_worker import SIDE, STACK
 from ._emulators import RANDOM_STEPS, AbstractEmulatorTask, EmulatorFleet, true_speed
 
+#: What the names of games as tasks begin with.
+ATARI = "atari:"
 #: The games of the paper, by ale-py's names.
 PAPER = (
     *("beam_rider", "breakout", "montezuma_revenge", "pong"),

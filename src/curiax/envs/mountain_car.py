@@ -18,7 +18,8 @@ from jaxtyping import Array, Bool, Float, UInt8
 
 from .._settings import Count
 from .._types import Axis, Box, Grid, PRNGKey, Scalar, Spec
-from ._base import AbstractTask, Probe
+from ._base import AbstractTask
+from ._evaluation import Probe
 
 MIN_POSITION, MAX_POSITION, MAX_SPEED = -1.2, 0.6, 0.07
 #: Where the reward begins.

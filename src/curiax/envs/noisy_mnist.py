@@ -24,7 +24,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from .._types import Discrete, Grid, PRNGKey, Scalar, Spec
-from ._base import AbstractTask, Samples
+from ._base import AbstractTask
+from ._evaluation import Samples
 
 
 @functools.cache

@@ -19,7 +19,8 @@ from jaxtyping import Array, Bool, Float, Shaped, UInt8
 from .._metrics import Metric
 from .._settings import Count, CountOrZero
 from .._types import Box, Discrete, Grid, PRNGKey, Rollout, Scalar, Spec
-from ._base import AbstractTask, Probe
+from ._base import AbstractAnyTask, AbstractTask
+from ._evaluation import Probe
 from ._host import AbstractFleet, AbstractHostTask, Mask, Seeds, require_like
 from ._single import FleetSingle
 
@@ -229,6 +230,14 @@ class HostRemote(AbstractHostTask):
 
     def unlearnable(self, action: Shaped[Array, "..."]) -> Bool[Array, ""]:
         return pulled(self.task.spec.action, action) | (self.settings.between == "fresh")
+
+
+def with_remote(task: AbstractAnyTask, settings: RemoteSettings) -> AbstractAnyTask:
+    """A task of either family inside its remote; a `ValueError` says why it cannot be."""
+    if isinstance(task, AbstractHostTask):
+        return HostRemote(task, settings)
+    assert isinstance(task, AbstractTask)
+    return NoisyRemote(task, settings)
 
 
 def uniform(seeds: Seeds, dims: int) -> Float[np.ndarray, "M dims"]:

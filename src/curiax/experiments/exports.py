@@ -41,7 +41,7 @@ class Exact(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class BoxSaid(Exact):
+class BoxSchema(Exact):
     """Continuous actions between bounds."""
 
     kind: Literal["box"]
@@ -49,31 +49,31 @@ class BoxSaid(Exact):
     high: Annotated[list[Bound], Field(min_length=1, max_length=65_536)]
 
     @model_validator(mode="after")
-    def _ordered(self) -> BoxSaid:
+    def _ordered(self) -> BoxSchema:
         if len(self.low) != len(self.high) or any(not a < b for a, b in zip(self.low, self.high, strict=False)):
             raise ValueError("low is not below high")
         return self
 
 
-class DiscreteSaid(Exact):
+class DiscreteSchema(Exact):
     """One of so many actions."""
 
     kind: Literal["discrete"]
     n: Annotated[int, Field(ge=1, le=1 << 24)]
 
 
-class SpecSaid(Exact):
+class SpecSchema(Exact):
     """The spaces of a task; a bound that is null is none."""
 
     obs_shape: Annotated[list[Count], Field(max_length=8)]
-    action: Annotated[BoxSaid | DiscreteSaid, Field(discriminator="kind")]
+    action: Annotated[BoxSchema | DiscreteSchema, Field(discriminator="kind")]
     horizon: Count | None
     obs_low: list[Bound | None] | None
     obs_high: list[Bound | None] | None
     fillers: bool
 
     @model_validator(mode="after")
-    def _consistent(self) -> SpecSaid:
+    def _consistent(self) -> SpecSchema:
         for bound in (self.obs_low, self.obs_high):
             if bound is not None and len(bound) != math.prod(self.obs_shape):
                 raise ValueError("its bounds do not fit obs_shape")
@@ -88,7 +88,7 @@ class Seen(Exact):
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class NetworkSaid(Exact):
+class NetworkSchema(Exact):
     """A policy that is a chain of layers `x @ weight + bias`, tanh between them; the last gives mean or logits."""
 
     kind: Literal["mlp"]
@@ -98,7 +98,7 @@ class NetworkSaid(Exact):
     log_std: Name | None
 
 
-class ConvolutionSaid(Exact):
+class ConvolutionSchema(Exact):
     """A convolution without padding: `patches @ weight + bias` of squares of `side` pixels, `stride` apart.
 
     A patch is laid out as (column, row, channel).
@@ -109,14 +109,14 @@ class ConvolutionSaid(Exact):
     stride: Annotated[int, Field(ge=1, le=1 << 16)]
 
 
-class VisionSaid(Exact):
+class VisionSchema(Exact):
     """A policy of images: convolutions, LeakyReLU of this slope after each; `features`, a linear layer; then a chain.
 
     Nothing follows `features`; ReLU is between the layers of the chain, and the last gives mean or logits.
     """
 
     kind: Literal["vision"]
-    convolutions: Annotated[list[ConvolutionSaid], Field(min_length=1, max_length=64)]
+    convolutions: Annotated[list[ConvolutionSchema], Field(min_length=1, max_length=64)]
     slope: Annotated[float, Field(ge=0, le=1)]
     features: Name
     activation: Literal["relu"]
@@ -124,13 +124,13 @@ class VisionSaid(Exact):
     log_std: Name | None
 
 
-class UniformSaid(Exact):
+class UniformSchema(Exact):
     """A policy that draws every action uniformly."""
 
     kind: Literal["uniform"]
 
 
-class BonusSaid(Exact):
+class BonusSchema(Exact):
     """The method, and whether its model sees the action as `sampled` or as `executed`, clipped to the bounds."""
 
     method: Name
@@ -138,7 +138,7 @@ class BonusSaid(Exact):
     action: Literal["sampled", "executed"]
 
 
-class TensorSaid(Exact):
+class TensorSchema(Exact):
     """One array."""
 
     shape: Annotated[list[Annotated[int, Field(ge=0, le=1 << 40)]], Field(max_length=16)]
@@ -151,7 +151,7 @@ class TensorSaid(Exact):
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-class FileSaid(Exact):
+class FileSchema(Exact):
     """The file of tensors as a whole."""
 
     bytes: Count
@@ -170,12 +170,12 @@ class About(Exact):
     experiment: Asked
     settings: Settings
     seeds: Seeds
-    spec: SpecSaid
+    spec: SpecSchema
     observations: Seen
-    policy: Annotated[NetworkSaid | VisionSaid | UniformSaid, Field(discriminator="kind")]
-    bonus: BonusSaid
-    tensors: Annotated[dict[Name, TensorSaid], Field(max_length=65_536)]
-    file: FileSaid
+    policy: Annotated[NetworkSchema | VisionSchema | UniformSchema, Field(discriminator="kind")]
+    bonus: BonusSchema
+    tensors: Annotated[dict[Name, TensorSchema], Field(max_length=65_536)]
+    file: FileSchema
 
     @model_validator(mode="after")
     def _consistent(self) -> About:

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from .._errors import Interrupted
+from ..train.devices import COMPILING
 
 #: Signals within so many seconds are one: `timeout` and terminals send them to a process and again to its group.
 TOGETHER = 0.3
@@ -118,7 +119,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
     finally:
         stop.forget()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            restore(number, handler)
     if stop.signal is not None:
         pass_on(stop.signal, before[stop.signal])
 
@@ -142,7 +143,29 @@ def heard() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        restore(signal.SIGINT, usual)
+
+
+def restore(number: int, handler: Any) -> None:
+    """Give a signal back to whoever had it; of Python's own Ctrl-C, with care while something is being compiled.
+
+    Python waits at its end for a thread that compiles. A second Ctrl-C would cut that short and take the interpreter
+    down under the compiler, which is a segmentation fault: then the process ends at once instead.
+    """
+    compiling = any(thread.name.startswith(COMPILING) for thread in threading.enumerate())
+    patient = compiling and handler is signal.default_int_handler
+    signal.signal(number, end_or_interrupt if patient else handler)
+
+
+def end_or_interrupt(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C as Python has it, but at the interpreter's own end."""
+    over = getattr(threading, "_shutdown", None)
+    now = frame
+    while now is not None:
+        if over is not None and now.f_code is over.__code__:
+            os._exit(128 + number)
+        now = now.f_back
+    signal.default_int_handler(number, frame)
 
 
 def pass_on(number: int, handler: Any) -> None:

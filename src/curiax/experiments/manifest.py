@@ -38,13 +38,13 @@ Number = Annotated[float, Field(gt=-1e30, lt=1e30)]
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Said(BaseModel):
+class Schema(BaseModel):
     """Part of a file: the fields below are of these very types; others may be there, from other versions."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
 
-class Identity(Said):
+class Identity(Schema):
     """What decides a run's result."""
 
     task: Name
@@ -62,7 +62,7 @@ class Identity(Said):
         return self
 
 
-class Asked(Said):
+class Asked(Schema):
     """An experiment as it was said."""
 
     task: Name
@@ -74,7 +74,7 @@ class Asked(Said):
     label: Text = ""
 
 
-class AxisSaid(Said):
+class AxisSchema(Schema):
     """An axis of a grid."""
 
     name: Text
@@ -83,17 +83,17 @@ class AxisSaid(Said):
     parts: Annotated[int, Field(ge=1, le=1_000_000)]
 
     @model_validator(mode="after")
-    def _ordered(self) -> AxisSaid:
+    def _ordered(self) -> AxisSchema:
         if not self.low < self.high:
             raise ValueError("low is not below high")
         return self
 
 
-class GridSaid(Said):
+class GridSchema(Schema):
     """A grid for readers that do not have the task."""
 
     name: Name
-    axes: Annotated[list[AxisSaid], Field(min_length=1, max_length=16)]
+    axes: Annotated[list[AxisSchema], Field(min_length=1, max_length=16)]
     rule: Literal["floor", "ceil"]
     shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=16)]
     nominal: Annotated[int, Field(ge=1)]
@@ -101,7 +101,7 @@ class GridSaid(Said):
     closed: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=1_000_000)] | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> GridSaid:
+    def _consistent(self) -> GridSchema:
         if self.shape != [axis.parts + (self.rule == "ceil") for axis in self.axes]:
             raise ValueError("shape is not that of the axes")
         size = 1
@@ -112,7 +112,7 @@ class GridSaid(Said):
         return self
 
 
-class SecondsSaid(Said):
+class SecondsSchema(Schema):
     """How long a run took."""
 
     start: Seconds
@@ -120,14 +120,14 @@ class SecondsSaid(Said):
     cpu: Seconds = 0.0
 
 
-class MaskedSaid(Said):
+class MaskedSchema(Schema):
     """What versions before 0.5 left out for its unsound values: environment steps, and gradient steps."""
 
     steps: Annotated[int, Field(ge=0)]
     updates: Annotated[int, Field(ge=0)]
 
 
-class CodeSaid(Said):
+class CodeSchema(Schema):
     """The code that a run was trained with."""
 
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None
@@ -135,7 +135,7 @@ class CodeSaid(Said):
     digest: Digest
 
 
-class MetricSaid(Said):
+class MetricSchema(Schema):
     """What a metric is to a reader; what is left out is as `Metric` has it by default."""
 
     title: Text = ""
@@ -155,34 +155,34 @@ class MetricSaid(Said):
     rank: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
-class Manifest(Said):
+class Manifest(Schema):
     """What a run says of itself; fields with a default are missing in runs of early versions."""
 
     run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
     identity: Identity
     experiment: Asked
     preset: Name
-    seconds: SecondsSaid
+    seconds: SecondsSchema
     iterations: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     #: What was measured, in the order in which it is shown, and which of it first; before 0.5 only `coverage`, the
     #: grid whose coverage was shown first.
-    metrics: Annotated[dict[Name, MetricSaid], Field(max_length=4096)] | None = None
+    metrics: Annotated[dict[Name, MetricSchema], Field(max_length=4096)] | None = None
     headline: Name | None = None
     coverage: Name | None = None
-    grids: Annotated[list[GridSaid], Field(max_length=64)] | None = None
+    grids: Annotated[list[GridSchema], Field(max_length=64)] | None = None
     #: What a task calls the two kinds of transitions whose bonuses it compares.
     compared: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
     #: What was seen before and after each of the samples of these transitions.
     samples: Pictures | None = None
     notes: Notes | None = None
     command: Text | None = None
-    code: CodeSaid | None = None
+    code: CodeSchema | None = None
     versions: Annotated[dict[Name, Text], Field(max_length=256)] | None = None
     platform: Text | None = None
     devices: Annotated[list[Text], Field(max_length=65_536)] | None = None
     started: Text | None = None
     lost: dict[Name, Text] | None = None
-    masked: MaskedSaid | None = None
+    masked: MaskedSchema | None = None
     #: Digests of the files beside the manifest; early versions have none.
     files: Annotated[dict[Name, Digest], Field(max_length=64)] | None = None
 

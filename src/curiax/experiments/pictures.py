@@ -71,7 +71,7 @@ def taken(task: AbstractAnyTask) -> dict[str, Any]:
 
     from ..envs import AbstractTask
 
-    samples = task.samples() if isinstance(task, AbstractTask) and task.compared else None
+    samples = task.samples() if task.compared else None
     if samples is None:
         return {}
     assert isinstance(task, AbstractTask)

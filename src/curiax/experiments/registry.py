@@ -37,7 +37,7 @@ from ..curiosity import (
     Surprisal,
 )
 from ..envs import AbstractAnyTask, AntMaze, Atari, GymnasiumTask, HalfCheetah, Mario, MountainCar, NoisyMNIST
-from ..envs.atari import PAPER, known
+from ..envs.atari import ATARI, PAPER, known
 
 Kind = TypeVar("Kind")
 Entry = TypeVar("Entry", "MethodEntry", "TaskEntry")
@@ -116,8 +116,8 @@ METHODS: dict[str, MethodEntry] = {
     )
 }
 
-#: What names of Gymnasium's environments and of Atari's games begin with.
-GYMNASIUM, ATARI = "gymnasium:", "atari:"
+#: What names of Gymnasium's environments begin with.
+GYMNASIUM = "gymnasium:"
 
 #: How the paper trains on arcade games: 128 environments x 128 steps, 3 epochs of 8 minibatches.
 ARCADE_SETTINGS: Mapping[str, Any] = {

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from .._errors import OutputError, UsageError, unknown
+from ..paper.suites import ARCADE, MARIO, SUITES, Suite, Variant
 from .options import RunOptions
 from .progress import AbstractProgress, Counted
 from .registry import ATARI, find_task
 from .run import RunResult, run
 from .spec import Experiment, Plan, require, resolve
-from .suites import ARCADE, MARIO, SUITES, Suite, Variant
 
 #: How many seeds, or which.
 Seeds = int | tuple[int, ...]

@@ -34,7 +34,6 @@ from .._errors import (
 from .._source import code
 from .._text import clean_data
 from .._types import Grid
-from ..envs import AbstractEmulatorTask, AbstractTask
 from ..train import devices
 from ..train.batch import HostReport
 from ..train.measures import measured
@@ -128,7 +127,7 @@ def found_or_made(
     declared = [metric.name for metric in plan.metrics]
     if options.headline is not None and options.headline not in declared:
         raise unknown("metric", options.headline, declared)
-    if options.devices_per_seed > 1 and not isinstance(plan.setup.task, AbstractEmulatorTask):
+    if options.devices_per_seed > 1 and not plan.setup.task.screen:
         raise UsageError(
             f"devices_per_seed = {options.devices_per_seed} is for arcade games; task {plan.task_entry.name!r} is "
             "none. Its seeds are spread over all devices anyway."
@@ -204,7 +203,7 @@ def check(plan: Plan) -> None:
     """
     require(plan)
     task, name = plan.setup.task, plan.method_entry.name
-    if plan.task_entry.name not in TASKS and isinstance(task, AbstractTask):
+    if plan.task_entry.name not in TASKS:
         check_task_shapes(task, plan.task_entry.name)
     if name not in METHODS and plan.build_method is not None:
         check_method_shapes(plan.build_method(jax.random.key(0)), task.spec, name)
@@ -230,7 +229,7 @@ def telling_of_memory(plan: Plan) -> Iterator[None]:
             raise
         names = ("loop.envs", "loop.rollout", "ppo.minibatch_size", "learner.minibatch_size")
         now = ", ".join(f"{name} = {plan.settings[name]}" for name in names)
-        game = isinstance(plan.setup.task, AbstractEmulatorTask) and not plan.setup.loop.mixed_precision
+        game = plan.setup.task.screen and not plan.setup.loop.mixed_precision
         raise OutOfMemoryError(
             f"the device has too little memory for this run ({now}; {len(plan.seeds)} seeds): train fewer seeds at "
             f"once or lower one of these, the minibatches first{', or set loop.mixed_precision' if game else ''}. If "
@@ -266,9 +265,8 @@ def train(
         progress.start(title, plan.iterations, plan.steps)
         for name, text in notes.items():
             progress.note(f"{name}: {text}")
-        task = plan.setup.task
-        if snapshot is None and isinstance(task, AbstractEmulatorTask):
-            progress.note(f"{task.random_steps:,} steps are played at random first, to measure what pixels are like")
+        if snapshot is None and (preparation := plan.setup.task.preparation):
+            progress.note(preparation)
         training = Training(plan, layout, team)
         cleanup.callback(training.close)
         wanted = initially_infinite(training.snapshot().arrays)

@@ -25,13 +25,11 @@ from .._files import damaged
 from .._settings import defaults, signature
 from .._stats import Moments
 from .._types import Box, Spec
-from ..agents.ppo import AnyPolicy, VisionPolicy
-from ..envs import AbstractEmulatorTask
 from ..nn import at_most
 from ..train.batch import stack
 from . import exports, folder
 from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
-from .manifest import Asked, Name, Said, Seeds, Settings, checked, read_listed
+from .manifest import Asked, Name, Schema, Seeds, Settings, checked, read_listed
 from .presets import FOR_TASK_REWARD
 from .registry import foreign, whence
 from .spec import GROUPS, RETIRED, Experiment, Plan, resolve
@@ -106,7 +104,7 @@ def described(plan: Plan, saved: Saved) -> dict[str, Any]:
         "seeds": list(saved.seeds),
         "spec": spec_said(plan.setup.task.spec),
         "observations": seen(plan),
-        "policy": policy_said(saved.networks.agent),
+        "policy": plan.setup.agent.described(saved.networks),
         "bonus": {"method": entry.name, "settings": plain, "action": loop.model_action},
     }
 
@@ -118,7 +116,7 @@ def seen(plan: Plan) -> dict[str, Any]:
     those in force are mean 0 and deviation 255.
     """
     loop = plan.setup.loop
-    if isinstance(plan.setup.task, AbstractEmulatorTask):
+    if plan.setup.task.screen:
         return {"normalised": True, "epsilon": 1e-16, "clip": 1e30}
     return {"normalised": loop.normalise_obs, "epsilon": loop.obs_epsilon, "clip": loop.obs_clip}
 
@@ -138,38 +136,14 @@ def spec_said(spec: Spec) -> dict[str, Any]:
     return {**said, "obs_low": bounds(spec.obs_low), "obs_high": bounds(spec.obs_high)}
 
 
-def policy_said(policy: AnyPolicy | None) -> dict[str, Any]:
-    """The policy's layers by name; None for one that acts at random."""
-    if policy is None:
-        return {"kind": "uniform"}
-    deviation = None if policy.log_std is None else "agent.log_std"
-    if isinstance(policy, VisionPolicy):
-        convolutions = [
-            {"layer": f"agent.eye.convolutions.{k}", "side": layer.side, "stride": layer.stride}
-            for k, layer in enumerate(policy.eye.convolutions)
-        ]
-        layers = [f"agent.trunk.layers.{k}" for k in range(len(policy.trunk.layers))]
-        return {
-            "kind": "vision",
-            "convolutions": convolutions,
-            "slope": policy.eye.stack.slope,
-            "features": "agent.eye.head.layers.0",
-            "activation": "relu",
-            "layers": [*layers, "agent.head"],
-            "log_std": deviation,
-        }
-    layers = [f"agent.actor.layers.{k}" for k in range(len(policy.actor.layers))]
-    return {"kind": "mlp", "activation": "tanh", "layers": [*layers, "agent.head"], "log_std": deviation}
-
-
-class OldTensor(Said):
+class OldTensor(Schema):
     """An array in format 1."""
 
     shape: Annotated[list[Annotated[int, Field(ge=0, le=1 << 40)]], Field(max_length=16)]
     dtype: Name
 
 
-class OldAbout(Said):
+class OldAbout(Schema):
     """What `agents.json` said in format 1, which was no export: it needs the manifest beside it, and the task."""
 
     run_id: Name

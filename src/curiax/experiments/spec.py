@@ -20,15 +20,7 @@ from .._types import Discrete, Spec
 from .._version import __version__
 from ..agents import PPO, AbstractPolicyLearner, CuriousAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
-from ..envs import (
-    AbstractAnyTask,
-    AbstractEmulatorTask,
-    AbstractHostTask,
-    AbstractTask,
-    HostRemote,
-    NoisyRemote,
-    RemoteSettings,
-)
+from ..envs import AbstractAnyTask, RemoteSettings, with_remote
 from ..train.loop import LoopSettings, Setup
 from ..train.measures import measured, metrics_of
 from .options import OnNonfinite
@@ -242,7 +234,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     named = by_group(task_entry.settings)
     remote = group("remote", named.get("remote", {}), said.get("remote", {}))
     above = by_group(preset.above)
-    if above and not issubclass(task_entry.cls, AbstractEmulatorTask):
+    if above and not task_entry.cls.screen:
         raise UsageError(f"preset {experiment.preset!r} is for arcade games; task {task_entry.name!r} is none.")
     task_settings = {**named.get("task", {}), **known(task_entry.cls, above.get("task", {})), **said.get("task", {})}
     task_settings = checked(task_entry.cls, task_settings, "task")
@@ -270,7 +262,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     if cls is None and asked:
         raise UsageError(f"method.{next(iter(asked))}: {method_entry.name!r} is no method and has no settings.")
     method_settings = {} if cls is None else {**defaults(cls), **checked(cls, asked, "method")}
-    if loop.mixed_precision and not isinstance(task, AbstractEmulatorTask):
+    if loop.mixed_precision and not task.screen:
         raise UsageError(f"loop.mixed_precision is for arcade games; task {task_entry.name!r} is none.")
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
     check_sizes(ppo, learner, loop)
@@ -346,15 +338,12 @@ def build_task(entry: TaskEntry, settings: Mapping[str, Any], remote: RemoteSett
         raise ContractError(f"constructing task {entry.name!r} failed: {type(error).__name__}: {error}") from error
     if remote.mode == "none":
         return task
-    if isinstance(task, AbstractEmulatorTask):
+    if task.screen:
         raise UsageError(
             f"task {entry.name!r} shows images and cannot take the noisy remote: leave remote.mode at none."
         )
     try:
-        if isinstance(task, AbstractHostTask):
-            return HostRemote(task, remote)
-        assert isinstance(task, AbstractTask)
-        return NoisyRemote(task, remote)
+        return with_remote(task, remote)
     except ValueError as error:
         raise UsageError(f"task {entry.name!r} cannot take the noisy remote: {error}.") from None
 

@@ -30,7 +30,7 @@ from pydantic import Field, model_validator
 
 from .._errors import CheckpointError, OutputError
 from .._files import MARK, digest, digest_of_json, marked, pack, read_bytes, read_json, sync_folder, unpack, write_whole
-from .manifest import Digest, Name, Notes, Said, Seconds, checked
+from .manifest import Digest, Name, Notes, Schema, Seconds, checked
 from .options import OnNonfinite
 
 FORMAT = "curiax-checkpoint-3"
@@ -75,7 +75,7 @@ class Snapshot:
     facts: Mapping[str, Any]
 
 
-class StateSaid(Said):
+class StateSchema(Schema):
     """The file of a state."""
 
     bytes: Annotated[int, Field(ge=1, le=MOST_STATE)]
@@ -84,7 +84,7 @@ class StateSaid(Said):
     types: dict[Name, Annotated[str, Field(pattern=r"^(bfloat16|float8_\w{1,16})$")]]
 
 
-class SegmentSaid(Said):
+class SegmentSchema(Schema):
     """A file of metrics; its name is no path."""
 
     first: Annotated[int, Field(ge=0)]
@@ -93,7 +93,7 @@ class SegmentSaid(Said):
     digest: Digest
 
 
-class SecondsSaid(Said):
+class SecondsSchema(Schema):
     """Times of the sessions so far."""
 
     start: Seconds
@@ -101,7 +101,7 @@ class SecondsSaid(Said):
     cpu: Seconds
 
 
-class FactsSaid(Said):
+class FactsSchema(Schema):
     """What a later session must know."""
 
     layout: Annotated[int, Field(ge=1, le=65_536)]
@@ -112,22 +112,22 @@ class FactsSaid(Said):
     code: Digest
     platform: Name
     started: Name
-    seconds: SecondsSaid
+    seconds: SecondsSchema
     continued: list[dict[str, Any]]
     on_nonfinite: list[OnNonfinite]
 
 
-class StepSaid(Said):
+class StepSchema(Schema):
     """What a `step.json` must say."""
 
     iteration: Annotated[int, Field(ge=1)]
     identity: dict[str, Any]
-    facts: FactsSaid
-    state: StateSaid
-    metrics: list[SegmentSaid]
+    facts: FactsSchema
+    state: StateSchema
+    metrics: list[SegmentSchema]
 
     @model_validator(mode="after")
-    def _whole(self) -> StepSaid:
+    def _whole(self) -> StepSchema:
         borders = [0, *(segment.last for segment in self.metrics)]
         if [segment.first for segment in self.metrics] != borders[:-1] or borders[-1] != self.iteration:
             raise ValueError("the metrics are not those of all iterations")
@@ -304,7 +304,7 @@ def unsealed(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path.name} is not of the format {FORMAT}")
     if digest_of_json(outer["body"]) != outer.get("digest"):
         raise CheckpointError(f"{path.name} does not match its digest")
-    checked(StepSaid, outer["body"], lambda why: CheckpointError(f"{path.name} is not what Curiax writes ({why})"))
+    checked(StepSchema, outer["body"], lambda why: CheckpointError(f"{path.name} is not what Curiax writes ({why})"))
     return outer["body"]
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from .._errors import CheckpointError, UsageError
 from .._stats import Moments
 from .._tree import is_key
-from ..envs import AbstractHostTask
 from ..train import devices
 from ..train.batch import (
     HostReport,
@@ -35,7 +34,7 @@ from .store import Snapshot, reason
 
 def possible_layout(plan: Plan, wanted: int) -> int:
     """As many devices as there are of those wanted; lanes take turns on what there is, and compute the same."""
-    if isinstance(plan.setup.task, AbstractHostTask):
+    if plan.setup.task.hosted:
         return wanted
     return len(devices.devices_for(len(plan.seeds), wanted))
 
@@ -65,7 +64,7 @@ class Training:
         self.faulty: dict[int, str] = {}
         #: Those of them that were lost before the run was continued.
         self._before: dict[int, str] = {}
-        if isinstance(plan.setup.task, AbstractHostTask):
+        if plan.setup.task.hosted:
             self.lanes = open_lanes(plan.setup, plan.seeds, layout, team)
             self.devices = ["+".join(map(str, lane.devices)) for lane in self.lanes]
             self.border = Border(len(self.lanes))

@@ -74,18 +74,18 @@ class MultiBinarySpace(Exact):
     n: Size | Annotated[list[Size], Field(min_length=1, max_length=8)]
 
 
-SpaceSaid = Annotated[BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace, Field(discriminator="kind")]
+SpaceSchema = Annotated[BoxSpace | DiscreteSpace | MultiDiscreteSpace | MultiBinarySpace, Field(discriminator="kind")]
 
 
-class BonusSaid(Exact):
+class BonusSchema(Exact):
     """What a file's header says."""
 
     format: Literal["curiax-bonus-1"]
     curiax: Name
     method: Name
     settings: Settings
-    observation_space: SpaceSaid
-    action_space: SpaceSaid
+    observation_space: SpaceSchema
+    action_space: SpaceSchema
     num_envs: Annotated[int, Field(ge=1, le=1 << 24)]
     seed: Whole
     learner: Settings
@@ -102,7 +102,7 @@ def write(file: Path, bonus: Bonus) -> None:
     arrays |= {f"{WAITING}{name}": np.asarray(array) for name, array in bonus.waiting_steps().items()}
     about = {"format": FORMAT, "curiax": __version__, **bonus.about()}
     about["tensors"] = {name: digest(array.tobytes()) for name, array in arrays.items()}
-    BonusSaid.model_validate(about)  # never write what could not be read
+    BonusSchema.model_validate(about)  # never write what could not be read
     text = json.dumps({**about, "digest": digest_of_json(about)}, ensure_ascii=True, allow_nan=False)
     data = pack(arrays, {"format": FORMAT, "curiax": text})
     try:
@@ -126,7 +126,7 @@ def refuse_to_replace(file: Path) -> None:
         raise OutputError(f"{file} is there already and is no Bonus: choose another path, or remove it.") from None
 
 
-def opened(file: Path) -> tuple[BonusSaid, dict[str, np.ndarray]]:
+def opened(file: Path) -> tuple[BonusSchema, dict[str, np.ndarray]]:
     """The description and the arrays of a file, bit for bit what was written."""
     if not file.exists():
         raise OutputError(f"{file} is not there.")
@@ -143,7 +143,7 @@ def opened(file: Path) -> tuple[BonusSaid, dict[str, np.ndarray]]:
     return about, arrays
 
 
-def header(file: Path, data: bytes) -> BonusSaid:
+def header(file: Path, data: bytes) -> BonusSchema:
     """The description in a safetensors file's header, checked."""
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(len(data) - 8, MOST_HEADER):
@@ -162,7 +162,7 @@ def header(file: Path, data: bytes) -> BonusSaid:
     about = parsed(text.encode() if isinstance(text, str) else b"", file, REMEDY)
     if not isinstance(about, dict) or about.pop("digest", None) != digest_of_json(about):
         raise damaged(file, "its description is not what its own digest says", REMEDY)
-    return checked(BonusSaid, about, lambda why: damaged(file, why, REMEDY))
+    return checked(BonusSchema, about, lambda why: damaged(file, why, REMEDY))
 
 
 def restore(file: Path, bonus: Bonus) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from .._text import LONGEST, clean
 from .._version import __version__
-from ..experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
-from ..experiments.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
+from ..paper.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
+from ..paper.published import COST_SOURCE, PUBLISHED_COST, PUBLISHED_MINUTES, STEPS
 from . import claims as judging
 from . import ratio
 from .charts import (

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ..experiments.published import (
+from ..experiments.registry import TASKS
+from ..paper.published import (
     CHEETAH_TEXT,
     CODE,
     MAZE_TEXT,
@@ -19,8 +20,7 @@ from ..experiments.published import (
     measured,
     published,
 )
-from ..experiments.registry import TASKS
-from ..experiments.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN
+from ..paper.suites import ANT_MAZE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN
 from . import ratio, statistics
 from .record import Record
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._matplotlib import matplotlib, style
-from ..experiments.published import RATIO
+from ..paper.published import RATIO
 from .content import Content, Curves, Gallery, Map, Maps, Series
 from .games import AUTHORS
 from .ratio import NEAR

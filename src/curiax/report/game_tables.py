@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..envs.mario import EUROPE, VERSION, WORLD
-from ..experiments.published import ARCADE_SOURCE, ARCADE_STEPS, SCORE, reference
-from ..experiments.suites import MARIO, score_name
+from ..paper.published import ARCADE_SOURCE, ARCADE_STEPS, SCORE, reference
+from ..paper.suites import MARIO, score_name
 from . import statistics
 from .content import Cell, Notice, Table
 from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, comparable

@@ -13,8 +13,8 @@ import numpy as np
 
 from .._metrics import Metric
 from ..envs.mario import VERSION, WORLD
-from ..experiments.published import ARCADE_STEPS, SCORE, Reference, reference
-from ..experiments.suites import MARIO
+from ..paper.published import ARCADE_STEPS, SCORE, Reference, reference
+from ..paper.suites import MARIO
 from .charts import numbers, series_of
 from .content import Curves, Line, Panel, Series
 from .record import Record

@@ -38,7 +38,7 @@ from .._files import (
     write_whole,
 )
 from .._version import __version__
-from ..experiments.exports import Exact, FileSaid
+from ..experiments.exports import Exact, FileSchema
 from ..experiments.folder import unwritable, written
 from ..experiments.manifest import Digest, Name, checked, seal
 
@@ -64,7 +64,7 @@ class Listing(Exact):
 
     format: Literal["curiax-files-1"]
     curiax: Name
-    files: Annotated[dict[Place, FileSaid], Field(max_length=1000)]
+    files: Annotated[dict[Place, FileSchema], Field(max_length=1000)]
     seal: Digest
 
     def text(self) -> bytes:
@@ -72,7 +72,7 @@ class Listing(Exact):
         return f"{json.dumps(self.model_dump(), indent=1)}\n".encode()
 
 
-def listing(files: Mapping[str, FileSaid]) -> Listing:
+def listing(files: Mapping[str, FileSchema]) -> Listing:
     """A sealed list of files."""
     body = {
         "format": FORMAT,
@@ -96,7 +96,7 @@ def read_listing(folder: Path) -> Listing | None:
     return told
 
 
-def listed(folder: Path) -> dict[str, FileSaid]:
+def listed(folder: Path) -> dict[str, FileSchema]:
     """The files in a folder that are Curiax's, by their places; refuses a folder that somebody else put something in.
 
     Without a list that is anything but the runs of a `curiax reproduce` that has not come to its report yet, and hidden
@@ -122,7 +122,7 @@ def listed(folder: Path) -> dict[str, FileSaid]:
     return {}
 
 
-def strange(folder: Path, name: str, known: Iterable[FileSaid]) -> str:
+def strange(folder: Path, name: str, known: Iterable[FileSchema]) -> str:
     """What is wrong with the thing at a place, if it is none of the files that are known to be Curiax's; else nothing.
 
     Links are never followed: neither is one of the files, nor does one lead to their folder.
@@ -148,7 +148,7 @@ def strange(folder: Path, name: str, known: Iterable[FileSaid]) -> str:
     return f"{path} was changed since Curiax wrote it"
 
 
-def refuse_strange(folder: Path, places: Iterable[str], *known: Mapping[str, FileSaid]) -> None:
+def refuse_strange(folder: Path, places: Iterable[str], *known: Mapping[str, FileSchema]) -> None:
     """Refuse to put files at these places where that would touch what is not Curiax's."""
     for name in sorted({*places}):
         why = strange(folder, name, [files[name] for files in known if name in files])
@@ -202,13 +202,13 @@ def replace_files(out: Path, make: Callable[[Path], Made]) -> Made:
         return made
 
 
-def described(folder: Path) -> dict[str, FileSaid]:
+def described(folder: Path) -> dict[str, FileSchema]:
     """Size and digest of every file in a folder, by its place."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             data = path.read_bytes()
-            found[path.relative_to(folder).as_posix()] = FileSaid(bytes=len(data), blake2b=digest(data))
+            found[path.relative_to(folder).as_posix()] = FileSchema(bytes=len(data), blake2b=digest(data))
     return found
 
 

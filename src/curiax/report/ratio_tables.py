@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..experiments.published import RATIO
+from ..paper.published import RATIO
 from . import ratio, statistics
 from .charts import divided
 from .content import Cell, Table

@@ -25,12 +25,12 @@ from .._text import clean, clean_data
 from ..envs._emulators import game_metrics
 from ..experiments import folder
 from ..experiments.folder import UNFINISHED, written
-from ..experiments.manifest import MOST_TABLE, Manifest, Name, Said, Text, checked, read_table
+from ..experiments.manifest import MOST_TABLE, Manifest, Name, Schema, Text, checked, read_table
 from ..experiments.pictures import Pictures
 from ..experiments.presets import PRESETS
-from ..experiments.published import RATIO, SCORE
 from ..experiments.registry import METHODS, TASKS
-from ..experiments.suites import MARIO
+from ..paper.published import RATIO, SCORE
+from ..paper.suites import MARIO
 from ..train.measures import COMMON, FIRST, KEYS, MAPPED, SECOND, coverage_metrics, measured, ratio_metrics
 from . import output
 from .output import RECORD
@@ -469,7 +469,7 @@ def compact(values: np.ndarray) -> np.ndarray:
     return np.where(finite, rounded, np.asarray(values, np.float32)).astype(np.float32)
 
 
-class HeadingSaid(Said):
+class HeadingSchema(Schema):
     """A heading in `runs.json`."""
 
     title: Text = ""
@@ -481,7 +481,7 @@ class HeadingSaid(Said):
     remarks: Annotated[list[Text], Field(max_length=4096)] = []  # noqa: RUF012
 
 
-class Shown(Said):
+class Shown(Schema):
     """The pictures of each task's samples in `runs.json`."""
 
     pictures: Annotated[dict[Name, Pictures], Field(max_length=256)]
@@ -494,7 +494,7 @@ def read_runs(path: Path) -> dict[str, Any]:
         raise OutputError(f"{path / RUNS} is not a record of this version (its format is not {FORMAT}).")
     if not isinstance(data.get("runs"), list) or not isinstance(data.get("heading"), dict):
         raise OutputError(f"{path / RUNS} is damaged: it names no runs.")
-    checked(HeadingSaid, data["heading"], lambda why: damaged(path / RUNS, f"heading: {why}", REMEDY))
+    checked(HeadingSchema, data["heading"], lambda why: damaged(path / RUNS, f"heading: {why}", REMEDY))
     if not data["runs"]:
         raise damaged(path / RUNS, "it names no runs", REMEDY)
     for facts in data["runs"]:
@@ -509,7 +509,7 @@ def read_runs(path: Path) -> dict[str, Any]:
 
 def read_heading(path: Path) -> Heading:
     """What the record's page is called."""
-    said = HeadingSaid.model_validate(read_runs(path)["heading"])
+    said = HeadingSchema.model_validate(read_runs(path)["heading"])
     words = {field.name: getattr(said, field.name) for field in fields(Heading) if field.name != "remarks"}
     return Heading(**words, remarks=tuple(said.remarks))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._metrics import Metric
-from ..experiments.published import RATIO, SCORE
+from ..paper.published import RATIO, SCORE
 from . import claims as judging
 from . import statistics
 from .charts import metric_of

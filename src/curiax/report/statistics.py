@@ -48,8 +48,8 @@ def interval(
     n < 8, and from 8 on the percentile bootstrap with its tails expanded for the few values kept (Hesterberg, "What
     Teachers Should Know About the Bootstrap", 2015): with half of the values trimmed, a bootstrap-t is several times
     wider for the same coverage.
-    `tests/test_statistics.py` measures the coverage that decided this. Limits may lie outside a bounded metric's range.
-    They are not cut here: `table.possible` and `ratio.interval` do so for what tables and figures show."""
+    `tests/report/test_statistics.py` measures the coverage that decided this. Limits may lie outside a bounded metric's
+    range. They are not cut here: `table.possible` and `ratio.interval` do so for what tables and figures show."""
     data = _numbers("interval", values)
     if statistic not in ("mean", "iqm"):
         raise ValueError(f'interval: the statistic must be "mean" or "iqm"; got {statistic!r}.')

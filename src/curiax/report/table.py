@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..experiments.published import (
+from ..paper.published import (
     ARCADE_SEEDS,
     PUBLISHED_CHANGES,
     RATIO,
@@ -20,7 +20,7 @@ from ..experiments.published import (
     published,
     reference,
 )
-from ..experiments.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
+from ..paper.suites import ANT_MAZE, HALF_CHEETAH, PLAIN
 from . import games, ratio, statistics
 from .record import Record
 

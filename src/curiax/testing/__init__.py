@@ -9,6 +9,9 @@
 probe tasks with known answers.
 """
 
+from collections.abc import Callable, Iterator
+
+from ..envs import AbstractAnyTask, AbstractHostTask, AbstractTask
 from .fleets import FLEET_CHECKS, check_host_task, fleet_checks
 from .methods import METHOD_CHECKS, SPECS, check_curiosity, method_checks, random_steps
 from .probes import NoisyArm, ProbeTask
@@ -24,8 +27,17 @@ __all__ = [
     "check_curiosity",
     "check_host_task",
     "check_task",
+    "checks_of_task",
     "fleet_checks",
     "method_checks",
     "random_steps",
     "task_checks",
 ]
+
+
+def checks_of_task(task: AbstractAnyTask) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The contract of a task of either family, a sentence and a check for each promise."""
+    if isinstance(task, AbstractHostTask):
+        return fleet_checks(lambda: task)
+    assert isinstance(task, AbstractTask)
+    return task_checks(lambda: task)

@@ -16,7 +16,6 @@ from .._errors import CheckpointError
 from .._sound import Check
 from .._stats import Moments
 from .._tree import is_key, leaf_name
-from ..envs import AbstractHostTask
 from . import devices
 from .loop import Report, Setup, TrainState, calibrated, collect, first_envs, iterate
 
@@ -55,7 +54,7 @@ def first_states(setup: Setup, seeds: Sequence[int]) -> TrainState:
     Networks are drawn on the host, seed by seed; everything else is one small program. An agent that measures something
     once, before training, does so here; on the host it waits for the first rollout.
     """
-    hosted, lead = isinstance(setup.task, AbstractHostTask), (setup.loop.rollout, setup.loop.envs)
+    hosted, lead = setup.task.hosted, (setup.loop.rollout, setup.loop.envs)
     numbers = jnp.asarray(np.asarray(seeds, np.uint32))
 
     @eqx.filter_jit

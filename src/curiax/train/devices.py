@@ -59,13 +59,15 @@ def prepare(count: int | None = None) -> None:
 
 
 Result = TypeVar("Result")
+#: What the thread is called that waits for a compiler.
+COMPILING = "curiax-compile"
 
 
 def in_thread(call: Callable[[], Result]) -> Result:
     """What a long call into compiled code returns, which would keep the main thread from hearing of Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         return call()
-    pool = concurrent.futures.ThreadPoolExecutor(1, "curiax-compile")
+    pool = concurrent.futures.ThreadPoolExecutor(1, COMPILING)
     try:
         future = pool.submit(call)
         while not concurrent.futures.wait([future], timeout=0.5).done:  # without end Windows would not hear either

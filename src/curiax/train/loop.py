@@ -111,6 +111,12 @@ class Setup(eqx.Module):
     #: are the same: whoever reads the checks decides.
     on_nonfinite: Literal["stop", "drop"] = eqx.field(static=True, default="stop")
 
+    @property
+    def traced(self) -> AbstractTask:
+        """The task, where its environments are stepped in JAX."""
+        assert isinstance(self.task, AbstractTask)
+        return self.task
+
     def normalise(self, stats: Moments, obs: Array) -> Array:
         """Observations as the agent sees them."""
         return stats.normalise(obs, self.loop.obs_epsilon, self.loop.obs_clip) if self.loop.normalise_obs else obs
@@ -139,8 +145,7 @@ def collect(setup: Setup, state: TrainState) -> tuple[TrainState, Rollout, Check
     All randomness, fresh initial states included, is drawn in bulk beforehand, which keeps the inner loop
     to the actor, the physics and the running statistics.
     """
-    task, agent, spec, loop = setup.task, setup.agent, setup.task.spec, setup.loop
-    assert isinstance(task, AbstractTask)
+    task, agent, spec, loop = setup.traced, setup.agent, setup.task.spec, setup.loop
     assert state.envs is not None
     assert state.obs_stats is not None
     lead, keys, actor = (loop.rollout, loop.envs), state.keys(), agent.actor(agent.networks(state.agent))
@@ -240,8 +245,7 @@ def rollout_checks(rollout: Rollout, start: Bool[Array, " N"], raw: Bool[Array, 
 
 def evaluate(setup: Setup, state: TrainState) -> Metrics:
     """What the agent's model would pay where the task asks, whether the agent went there or not."""
-    task, stats = setup.task, state.obs_stats
-    assert isinstance(task, AbstractTask)
+    task, stats = setup.traced, state.obs_stats
     assert stats is not None
     key = state.keys()[Stream.PROBE]
 
@@ -254,8 +258,7 @@ def evaluate(setup: Setup, state: TrainState) -> Metrics:
 
 def first_envs(setup: Setup, root: PRNGKey) -> EnvStates:
     """Freshly reset environments; a reset does not enter the observation statistics."""
-    task = setup.task
-    assert isinstance(task, AbstractTask)
+    task = setup.traced
     keys = jax.random.split(jax.random.fold_in(root, Stream.FIRST_RESET), setup.loop.envs)
     inner = jax.vmap(lambda k: task.reset(key=k))(keys)
     obs = setup.normalise(Moments.start(task.spec.obs_shape), jax.vmap(task.observe)(inner))

@@ -16,7 +16,7 @@ from .._files import as_path
 from ..experiments import folder, saved
 from ..experiments.paying import refuse_large_memory
 from ..experiments.spec import Plan
-from ..experiments.suites import score_name
+from ..paper.suites import score_name
 from ..train import devices
 from . import film
 from .play import Tell, play

@@ -18,7 +18,7 @@ from .._types import Transition
 from ..experiments import saved
 from ..experiments.paying import Scorer
 from ..experiments.spec import Plan
-from ..experiments.suites import score_name
+from ..paper.suites import score_name
 from ..report.looks import look
 from . import film
 

@@ -15,7 +15,7 @@ from parts import PARTS
 
 from curiax.cli.doctor import BEFORE, EXTRAS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: The Pythons that pyproject.toml names.
 PYTHONS = ("3.11", "3.12", "3.13")

@@ -14,12 +14,12 @@ from synthetic import cheetah, long_metrics, manifest, maze, metrics, write_run
 
 from curiax._errors import OutputError, UsageError
 from curiax.envs import Mario
-from curiax.experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
-from curiax.experiments.published import DESCRIBED, MEASURED, PUBLISHED, PUBLISHED_CHANGES, STEPS, published
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.reproduce import experiments, lead, seeds_of_tasks
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import ANT_MAZE, ARCADE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SUITES, Suite
+from curiax.paper.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
+from curiax.paper.published import DESCRIBED, MEASURED, PUBLISHED, PUBLISHED_CHANGES, STEPS, published
+from curiax.paper.suites import ANT_MAZE, ARCADE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN, SUITES, Suite
 from curiax.report import claims, statistics
 from curiax.report.assemble import assemble, distinct
 from curiax.report.charts import noise_curves, occupancy_maps, surprise_maps
@@ -35,7 +35,7 @@ from curiax.report.words import number
 
 HEADING = Heading("A title", "A lead.", "a-suite", "lbs", "curiax reproduce a-suite")
 CELLS = "coverage/cells"
-RESULTS_FOLDER = Path(__file__).parent.parent / "results"
+RESULTS_FOLDER = Path(__file__).parents[2] / "results"
 
 
 def made(task: str, method: str, finals: list[float], **changes: object) -> Record:

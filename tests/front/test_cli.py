@@ -15,7 +15,7 @@ from curiax.cli import main
 from curiax.cli._arguments import seeds_from
 from curiax.cli.run import option
 from curiax.experiments.registry import METHODS, TASKS
-from curiax.experiments.suites import SUITES
+from curiax.paper.suites import SUITES
 
 QUICK = ["--seeds", "2", "--steps", "512", "--loop.rollout", "128"]
 
@@ -331,7 +331,7 @@ def test_a_task_is_trained_anew_and_the_others_are_kept(capsys: pytest.CaptureFi
 
 def test_a_report_of_the_users_own_method(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code is not imported again: a report only reads."""
-    examples = Path(__file__).parent.parent / "examples"
+    examples = Path(__file__).parents[2] / "examples"
     monkeypatch.syspath_prepend(str(examples))
     line = ["run", "mountain-car-frozen", "--method", "new_method:EmbeddingDistance", "--steps", "2048", "--quiet"]
     assert call(*line, "--seeds", "2", "--out", "runs/own") == 0

@@ -21,7 +21,7 @@ from curiax._files import MOST_DEPTH, read_bytes, read_json
 from curiax.experiments import folder, saved
 from curiax.report import publish, record
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

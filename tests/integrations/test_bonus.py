@@ -952,7 +952,7 @@ def test_hostile_descriptions(changes: dict[str, Any], tmp_path: Path) -> None:
 
 def test_a_method_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its class; a file only names it, and reading it takes the class again."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
     from new_method import EmbeddingDistance
 
     bonus = made(EmbeddingDistance, width=8)

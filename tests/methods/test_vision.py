@@ -13,9 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kept import untrained
-from test_saved import edit, retensor
-from test_trained import CHOICE, DATA, expected
+from kept import CHOICE, DATA, edit, expected, retensor, untrained
 
 import curiax
 from curiax import AbstractTask, Box, Grid, OutputError, Spec

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
-from kept import untrained
+from kept import edit, retensor, untrained
 from small import SMALL
 
 import curiax
@@ -129,27 +129,6 @@ def test_some_of_the_seeds_may_be_missing(run: Path) -> None:
     plan = resolve(Experiment("mountain-car", "lbs", seeds=(3, 5)))
     saved.write(run, plan, saved.fresh(plan, (5,)))
     assert saved.read(run)[1].seeds == (5,)
-
-
-def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change `agents.json`, and sign it as if it had been written so."""
-    about = json.loads((path / saved.AGENTS).read_text())
-    change(about)
-    about["digest"] = digest_of_json({name: value for name, value in about.items() if name != "digest"})
-    (path / saved.AGENTS).write_text(json.dumps(about))
-
-
-def retensor(path: Path, change: Callable[[dict[str, np.ndarray]], None]) -> None:
-    """Change the arrays, and list them in `agents.json` as they are then."""
-    arrays = {name: array.copy() for name, array in safetensors.numpy.load_file(path / saved.TENSORS).items()}
-    change(arrays)
-    data = safetensors.numpy.save(arrays)
-    (path / saved.TENSORS).write_bytes(data)
-    listed = {
-        name: {"shape": list(a.shape), "dtype": a.dtype.name, "blake2b": digest(a.tobytes())}
-        for name, a in arrays.items()
-    }
-    edit(path, lambda about: about.update(tensors=listed, file={"bytes": len(data), "blake2b": digest(data)}))
 
 
 def refused(path: Path, match: str) -> None:
@@ -368,7 +347,7 @@ def test_code_of_others_runs_only_where_it_is_trusted(tmp_path: Path, monkeypatc
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from kept import untrained; "
         "untrained(Path('run'), 'mountain-car', 'theirs:Mine')"
     )
-    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], check=True)
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parents[1])], check=True)
     (tmp_path / "ran").unlink()
     with pytest.raises(UsageError, match=r"'theirs:Mine', which is not Curiax's.*add --trust"):
         saved.read(Path("run"))

@@ -26,8 +26,8 @@ from curiax.experiments.options import RunOptions
 from curiax.experiments.progress import Silent
 from curiax.experiments.reproduce import experiments
 from curiax.experiments.spec import resolve
-from curiax.experiments.suites import find_suite
 from curiax.experiments.training import Training
+from curiax.paper.suites import find_suite
 from curiax.testing import check_host_task, fleet_checks
 from curiax.train.batch import first_states
 from curiax.train.hosted import Lane

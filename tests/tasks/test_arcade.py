@@ -26,12 +26,12 @@ from curiax.envs import Mario, mario
 from curiax.envs.atari import PAPER
 from curiax.experiments import reproduce
 from curiax.experiments.progress import Lines
-from curiax.experiments.published import references
 from curiax.experiments.registry import METHODS, TASKS, find_task, foreign
 from curiax.experiments.reproduce import experiments, lead, on_games
 from curiax.experiments.run import RunResult
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import ARCADE, MARIO, SUITES
+from curiax.paper.published import references
+from curiax.paper.suites import ARCADE, MARIO, SUITES
 from curiax.report import games, statistics
 from curiax.report.assemble import assemble, distinct
 from curiax.report.content import Content

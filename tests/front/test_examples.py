@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from parts import leave_out
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 COVERAGE = r"lbs +coverage of each seed: .*\nrandom +coverage of each seed: "

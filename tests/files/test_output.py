@@ -226,7 +226,10 @@ with Trouble(out, int(sys.argv[2]), lambda: os._exit(9), for_ever=True)():
         out = old.with_name(f"out-{at}")
         shutil.copytree(old, out)
         words = [sys.executable, "-c", child, str(out), str(at)]
-        done = subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        here = Path(__file__).parent
+        paths = os.pathsep.join([str(here.parent), os.environ.get("PYTHONPATH", "")])
+        env = {**os.environ, "PYTHONPATH": paths}
+        done = subprocess.run(words, cwd=here, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 9, done.stderr
         halfway += interrupted(out)
         check(out, PLACES)

@@ -16,7 +16,7 @@ import pytest
 
 import curiax
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "gpu_bundle.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_bundle.py"
 
 
 def bundled(out: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:

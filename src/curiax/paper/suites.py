@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import unknown
-from ..envs.atari import PAPER
-from .registry import ATARI
+from ..envs.atari import ATARI, PAPER
 
 PLAIN, FROZEN, EVOLVING = "mountain-car", "mountain-car-frozen", "mountain-car-evolving"
 HALF_CHEETAH, ANT_MAZE, MNIST = "half-cheetah", "ant-maze", "mnist"

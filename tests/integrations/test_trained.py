@@ -14,8 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
-from kept import untrained
+from kept import BOX, CHOICE, DATA, UNIFORM, expected, untrained
 
 import curiax
 from curiax import OutputError, UsageError
@@ -24,15 +23,7 @@ from curiax.cli import main
 from curiax.experiments import exports, saved
 from curiax.watch import watch
 
-DATA = Path(__file__).parent / "data"
 GOLDEN = sorted(DATA.glob("agents-*/*"))
-BOX, CHOICE, UNIFORM = (
-    DATA / "agents-2" / name for name in ("mountain-car-lbs", "cart-pole-ngu", "mountain-car-random")
-)
-
-
-def expected(path: Path) -> dict[str, np.ndarray]:
-    return safetensors.numpy.load_file(path / "expected.safetensors")
 
 
 def test_there_are_golden_files_of_every_format() -> None:
@@ -247,7 +238,7 @@ def test_methods_of_others_act_but_pay_only_where_they_are_trusted(
         "import sys; sys.path[:0] = [sys.argv[1], '.']; from pathlib import Path; from kept import untrained; "
         "untrained(Path('run'), 'mountain-car', 'theirs_too:Mine')"
     )
-    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], check=True)
+    subprocess.run([sys.executable, "-c", code, str(Path(__file__).parents[1])], check=True)
     (tmp_path / "ran").unlink()
     agent = curiax.load("run")
     assert agent.act([0.0, 0.0]).shape == (1,)

@@ -15,16 +15,16 @@ import pytest
 from synthetic import compared_manifest, compared_metrics
 
 from curiax._version import __version__
-from curiax.experiments.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import SUITES
+from curiax.paper.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
+from curiax.paper.suites import SUITES
 from curiax.report import publish, record
 from curiax.report.record import Heading, condense
 from curiax.report.table import rows
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 DOCUMENTS = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
 

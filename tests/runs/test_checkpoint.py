@@ -390,6 +390,37 @@ def test_a_request_where_it_would_be_lost_is_granted_in_a_moment(
     assert told.value.exit_code == 143
 
 
+AT_THE_END = """
+import time
+from curiax.experiments import interrupt
+from curiax.train import devices
+
+with interrupt.heard():
+    print("compiling", flush=True)
+    devices.in_thread(lambda: time.sleep(30.0))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as Unix has them")
+def test_a_second_ctrl_c_ends_a_script_that_waits_for_the_compiler_at_its_end() -> None:
+    """Not with a segmentation fault: the first one is Python's own, the second leaves at once."""
+    begun = time.monotonic()
+    script = subprocess.Popen(
+        [sys.executable, "-c", AT_THE_END], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert script.stdout is not None
+    assert script.stdout.readline() == "compiling\n"
+    time.sleep(1.0)
+    script.send_signal(signal.SIGINT)
+    time.sleep(1.5)
+    assert script.poll() is None, "it waits for its thread"
+    script.send_signal(signal.SIGINT)
+    _, said = script.communicate(timeout=20.0)
+    assert script.returncode == 130
+    assert "KeyboardInterrupt" in said
+    assert time.monotonic() - begun < 20.0
+
+
 def test_a_long_call_hears_of_ctrl_c_and_gives_back_what_it_makes() -> None:
     assert devices.in_thread(lambda: threading.current_thread().name).startswith("curiax-compile")
     with pytest.raises(ZeroDivisionError):
@@ -725,7 +756,7 @@ def test_a_disk_that_takes_no_more_bytes_for_real(tmp_path: Path) -> None:
         [sys.executable, "-c", FULL, str(tmp_path / "run")],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent,
+        cwd=Path(__file__).parents[1],
         env={**os.environ, "CURIAX_CACHE": "off"},  # whose files could not grow either
     )
     assert done.returncode == 1, done.stderr[-2000:]

@@ -15,7 +15,7 @@ from importlib import resources
 
 import numpy as np
 
-from .registry import ATARI
+from ..envs.atari import ATARI
 from .suites import ANT_MAZE, ARCADE, EVOLVING, FROZEN, HALF_CHEETAH, MNIST, PLAIN
 
 #: The unit of all coverage below: distinct cells of the released code per run, divided by 100 (Ant Maze: by 7).

@@ -20,10 +20,10 @@ from curiax.cli._tables import print_content
 from curiax.envs import NoisyMNIST
 from curiax.experiments import pictures
 from curiax.experiments.progress import Lines
-from curiax.experiments.published import DESCRIBED, RATIO
 from curiax.experiments.registry import TASKS
 from curiax.experiments.spec import Experiment, resolve
-from curiax.experiments.suites import MNIST, PLAIN
+from curiax.paper.published import DESCRIBED, RATIO
+from curiax.paper.suites import MNIST, PLAIN
 from curiax.report import figures, ratio, samples, statistics
 from curiax.report.assemble import assemble, distinct
 from curiax.report.charts import left_curves, main_curves

@@ -17,7 +17,7 @@ from curiax.curiosity import LBS
 from curiax.experiments.presets import PRESETS
 from curiax.experiments.registry import METHODS, TASKS, find_method
 from curiax.experiments.spec import Experiment, resolve, seed_list
-from curiax.experiments.suites import ARCADE
+from curiax.paper.suites import ARCADE
 
 
 def settings_of(preset: str, task: str = "mountain-car", method: str = "lbs", **said: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from curiax.curiosity import LBS, VIME
 from curiax.envs import GymnasiumTask, MountainCar
 from curiax.experiments.registry import METHODS, TASKS, builtin_method, builtin_task, find_method, find_task, whence
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 #: What of the soak's forgeries is read here: some names in every place that has one, and a little of all else.
 SOME = (
     *("'evil:Mine'", "task 'gymnasium:evil:Thing-v0'", "method 'curiax.curiosity.lbs:LBS'"),
