@@ -263,7 +263,8 @@ def beside_older(_: str, __: str) -> str:
     for figure, found in data["repeats"].items():
         worse, scatter = (data["summary"][figure][name] for name in ("worse_by", "scatter"))
         shown = [", ".join(f"{value:.3g}" for value in found[which]) for which in ("older", "this")]
-        lines.append([figure, *shown, f"{100 * worse:+.0f} %", f"{100 * scatter:.0f} %"])
+        met = "" if all(target["met"] for target in data["targets"] if target["name"] == figure) else " (missed)"
+        lines.append([figure, *shown, f"{100 * worse:+.0f} %{met}", f"{100 * scatter:.0f} %"])
     versions = data["machine"]["versions"]
     header = ["each round", "0.4.0", f"{versions['curiax']}", "worse by", "scatter"]
     note = (
