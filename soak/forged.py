@@ -544,8 +544,10 @@ def bombs() -> list[Case]:
         both = {place: value for place in places} | asked
         cases.append((f"{method}, {setting} {value}", f"of-{method}", says("agents.json", both)))
         cases.append((f"{method}, {setting} {value}, unasked", f"of-{method}", says("agents.json", {places[0]: value})))
-    for many in (5_000_000, 26_000_000):
-        cases.append((f"probes of {many:,} zeros in every row", "run", table("metrics.parquet", wide(many))))
+    for many in (20_000_000, 60_000_000, 100_000_000):
+        cases.append((f"probes of {many:,} zeros in all rows", "run", table("metrics.parquet", wide(many))))
+        arrays = table("metrics.parquet", wide(many, arrays=True))
+        cases.append((f"arrays of {many:,} zeros in all rows", "run", arrays))
     cases.append(("lists of numbers", "run", numbers_in_lists))
     name = "tensors/fine.\ncuriax: owned"
     cases.append(("a tensor named in two lines", "export", says("agents.json", {name: {**EMPTY, "shape": [2, 1]}})))
@@ -577,14 +579,16 @@ def sizes() -> list[tuple[str, str, int]]:
     return found
 
 
-def wide(count: int) -> Callable[[Any], Any]:
-    """A table with as many rows as before, each with a list of so many zeros."""
+def wide(count: int, *, arrays: bool = False) -> Callable[[Any], Any]:
+    """A table with as many rows as before, which share so many zeros in one column, as lists or as arrays."""
 
     def make(kept: Any) -> Any:
         import polars as pl
 
-        zeros = pl.repeat(0.0, count, dtype=pl.Float32, eager=True)
-        return kept.with_columns(pl.Series("probe/car", [zeros] * kept.height))
+        each = count // kept.height
+        zeros = pl.repeat(0.0, each, dtype=pl.Float32, eager=True)
+        column = pl.Series("probe/car", [zeros] * kept.height)
+        return kept.with_columns(column.cast(pl.Array(pl.Float32, each)) if arrays else column)
 
     return make
 
