@@ -128,7 +128,7 @@ def profile(lane: Lane) -> dict[str, float]:
         if name != "_step":
             delattr(owner, name)
     begun = clock()
-    columns = lane.tape.sent(fleet, lane.home)
+    columns = lane.tape.sent(fleet, lane.placement)
     jax.block_until_ready(columns)
     sent = clock() - begun
     begun = clock()
@@ -153,7 +153,7 @@ def measure(task: str, iterations: int, repeats: int) -> dict[str, Any]:
     def learn(lane: Lane) -> Callable[[], None]:
         def go() -> None:
             for _ in range(iterations):
-                lane.arrays, report = lane._learn(lane.arrays, lane.tape.sent(lane.fleet, lane.home), lane.carry)
+                lane.arrays, report = lane._learn(lane.arrays, lane.tape.sent(lane.fleet, lane.placement), lane.carry)
                 jax.block_until_ready(report)
 
         return go

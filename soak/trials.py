@@ -134,7 +134,7 @@ class Trial:
         fleet = lane.fleet
         assert isinstance(fleet, PoisonedFleet)
         fleet.aim(injection.field, word_of(self.plan, injection), injection.value)
-        lane.arrays = jax.device_put(jax.tree.map(jnp.copy, state), lane.home)
+        lane.arrays = jax.device_put(jax.tree.map(jnp.copy, state), lane.placement)
         lane.moments.restore(self._start)
         lane.lost = {}
         lane.now, lane.began[:] = 0, 0

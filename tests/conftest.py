@@ -89,8 +89,8 @@ def compiled_once() -> Iterator[None]:
             compile_lane(lane)
             return lane._draw, lane._calibrate, lane._learn
 
-        sent = lane.tape.sent(lane.fleet, lane.home)
-        made_of = (programs.parts((lane.setup, lane.static)), lane.home, programs.shapes((lane.arrays, sent)))
+        sent = lane.tape.sent(lane.fleet, lane.placement)
+        made_of = (programs.parts((lane.setup, lane.static)), lane.placement, programs.shapes((lane.arrays, sent)))
         lane._draw, lane._calibrate, lane._learn = programs.once(made_of, make)
 
     with pytest.MonkeyPatch.context() as patch:

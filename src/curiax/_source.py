@@ -20,7 +20,7 @@ DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 DRAWING = "_picture.py"
 #: The digest of the present code. Whoever changes it looks with `scripts/guard.py` whether every method still computes
 #: the same bits: if so, the one from before is added below, else what is there goes.
-NOW = "4d92cdba3513ee22d943e953fef87842"
+NOW = "01524f34925b67707009693f0464ab70"
 #: Digests of earlier code that gave the same numbers.
 ALIKE = frozenset(
     {

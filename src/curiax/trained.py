@@ -342,11 +342,13 @@ class Trained:
 
     @functools.cached_property
     def _pay(self) -> Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
-        from .experiments.paying import payer
+        from .experiments.scoring import make_scorer
 
         mine = {name: array for name, array in self._arrays.items() if name.startswith("curiosity.")}
         try:
-            return payer(self._about, self.spec, self.seed, mine, self._path / TENSORS, self._seen, trust=self._trust)
+            return make_scorer(
+                self._about, self.spec, self.seed, mine, self._path / TENSORS, self._seen, trust=self._trust
+            )
         except CuriaxError:
             raise
         except (TypeError, ValueError) as error:

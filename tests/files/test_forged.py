@@ -20,11 +20,12 @@ from curiax.experiments.registry import METHODS, TASKS, builtin_method, builtin_
 ROOT = Path(__file__).parents[2]
 #: What of the soak's forgeries is read here: some names in every place that has one, and a little of all else.
 SOME = (
-    *("'evil:Mine'", "task 'gymnasium:evil:Thing-v0'", "method 'curiax.curiosity.lbs:LBS'"),
+    *(" 'evil:Mine'", "task 'gymnasium:evil:Thing-v0'", "method 'curiax.curiosity.lbs:LBS'"),
     *("nested and closed", "manifest.json is a link to {pipe}", "tensor of holes"),
     *("runs.json is a link to {itself}", "agents.safetensors of 64 GB", "listed place '../../outside.json'"),
     *("task.id ['evil:Mine']", "grids None", "iterations None", "no runs", "a curve game/score", "title '![x][a]"),
-    *("maps with missing arrays", "agents.safetensors, very many empty tensors"),
+    *("maps with missing arrays", "agents.safetensors, very many empty tensors", "a tensor named in two lines"),
+    *("remote.noise_dims 300000000", "vime, method.width 100000000", "metrics 'fine."),
 )
 
 

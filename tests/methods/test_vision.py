@@ -22,7 +22,7 @@ from curiax.agents.ppo import VisionPolicy
 from curiax.cli import main
 from curiax.cli.watch import told
 from curiax.envs import EmulatorFleet
-from curiax.experiments import paying, saved
+from curiax.experiments import saved, scoring
 from curiax.experiments.spec import Experiment, resolve
 from curiax.experiments.training import Training
 from curiax.trained import TOGETHER
@@ -208,13 +208,13 @@ def test_a_games_bonus_is_the_methods(
         )
         alone = one.networks.curiosity.reward(None, step, key=jax.random.key(0))[1]
         assert paid[k] == pytest.approx(float(alone), rel=1e-4)
-    monkeypatch.setattr(paying, "TOGETHER", 16 * obs[0].size)
+    monkeypatch.setattr(scoring, "TOGETHER", 16 * obs[0].size)
     np.testing.assert_allclose(curiax.load(run).bonus(obs, action, after), paid, rtol=1e-5)
 
 
 def test_a_memory_goes_on_from_piece_to_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     told = expected(CHOICE)
-    monkeypatch.setattr(paying, "TOGETHER", 4 * 30)
+    monkeypatch.setattr(scoring, "TOGETHER", 4 * 30)
     steps = told["obs"][: len(told["taken"])], told["taken"], told["next_obs"]
     assert len(steps[1]) % 30
     np.testing.assert_allclose(curiax.load(CHOICE).bonus(*steps), told["bonuses"][0], rtol=1e-5, atol=1e-6)
@@ -322,7 +322,7 @@ class Notes:
 def test_a_film_of_a_game(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bonus is what the exported agent pays for what the emulator showed; its score what the emulator paid."""
     notes = Notes(monkeypatch)
-    monkeypatch.setattr(paying, "TOGETHER", 16 * SIDE * SIDE * 4)  # several pieces
+    monkeypatch.setattr(scoring, "TOGETHER", 16 * SIDE * SIDE * 4)  # several pieces
     made = watch(run, steps=90, width=320, height=240, out=tmp_path / "a.gif")
     assert (made.task, made.method, made.episodes) == ("atari:breakout", "lbs", 1)
     obs = np.stack(notes.seen)

@@ -25,7 +25,7 @@ from curiax._files import digest, digest_of_json
 from curiax.agents.ppo import Policy
 from curiax.curiosity import RE3
 from curiax.experiments import exports, folder, registry, saved
-from curiax.experiments.paying import refuse_large_memory
+from curiax.experiments.scoring import refuse_large_memory
 from curiax.experiments.registry import ATARI, METHODS, TASKS
 from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
 

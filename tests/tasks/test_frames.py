@@ -187,7 +187,7 @@ def test_devices_share_what_an_episodic_memory_pays() -> None:
     framed, _ = rollouts(SPEC, 11, 2)
     model = METHODS["ngu"].cls(SPEC, key=jax.random.key(0), width=8)
     learner, key = Learner(LearnerSettings(epochs=1, minibatch_size=4)), jax.random.key(1)
-    share = NamedSharding(devices.home(jax.devices()[:2]).mesh, PartitionSpec(None, devices.SHARED))
+    share = NamedSharding(devices.placement(jax.devices()[:2]).mesh, PartitionSpec(None, devices.SHARED))
     assert framed.frames is not None
     found = []
     for store in (framed.frames, replace(framed.frames, share=share)):

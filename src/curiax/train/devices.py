@@ -133,7 +133,7 @@ def devices_for(seeds: int, count: int | None = None) -> Sequence[Any]:
 SHARED = "environment"
 
 
-def home(line: Sequence[Any]) -> Any:
+def placement(line: Sequence[Any]) -> Any:
     """Where whatever all devices of a line have is put: on the only one, or a copy on each."""
     return line[0] if len(line) == 1 else NamedSharding(Mesh(np.asarray(line), (SHARED,)), PartitionSpec())
 

@@ -45,10 +45,10 @@ class FramePrograms:
         self.setup, self.static = setup, static
         self.side, _, self.stack = setup.task.spec.obs_shape
         self.kind = jnp.bfloat16 if setup.loop.mixed_precision else jnp.float32
-        home, options = devices.home(line), devices.compiler_options(line[0])
-        self.share = NamedSharding(home.mesh, PartitionSpec(None, devices.SHARED)) if len(line) > 1 else None
+        placement, options = devices.placement(line), devices.compiler_options(line[0])
+        self.share = NamedSharding(placement.mesh, PartitionSpec(None, devices.SHARED)) if len(line) > 1 else None
         # Said explicitly because the compiler would leave some of it spread out, and the next call would not fit.
-        where = {"out_shardings": home} if len(line) > 1 else {}
+        where = {"out_shardings": placement} if len(line) > 1 else {}
 
         def jitted(call: Any, *given: int, fixed: Sequence[int] = ()) -> Any:
             how: Any = {"donate_argnums": given, "static_argnums": fixed, "compiler_options": options, **where}

@@ -144,7 +144,7 @@ class FrameLane(AbstractLane):
         #: The step at which each environment's episode began.
         self.began, self.games = np.zeros(loop.envs, np.int64), Games(loop.envs)
         plain = Pixels(np.zeros(task.spec.obs_shape, np.float32), np.asarray(255.0, np.float32))
-        self.pixels = jax.device_put(plain, self.home)
+        self.pixels = jax.device_put(plain, self.placement)
         #: What acting needs of the agent, apart from what its gradient steps use up; and the agent's memories.
         self.actor: Any = None
         self.carry = first_carries(setup)
@@ -248,7 +248,7 @@ class FrameLane(AbstractLane):
             group.fleet.reset(seeds[group.slice])
             group.age[:] = 0
             group.show(0)
-            group.frames = jax.device_put(jnp.zeros(group.shape, jnp.uint8), self.home)
+            group.frames = jax.device_put(jnp.zeros(group.shape, jnp.uint8), self.placement)
 
     def _collect(self) -> None:
         """Step every environment `loop.rollout` times with the current policy, the groups in turn."""
@@ -312,7 +312,7 @@ class FrameLane(AbstractLane):
         frames, numbers = random_play(self.task, [group.fleet for group in self.groups], rng)
         mean, deviation = moments_of(frames, numbers)
         if self.setup.loop.normalise_obs:
-            self.pixels = jax.device_put(Pixels(mean, deviation), self.home)
+            self.pixels = jax.device_put(Pixels(mean, deviation), self.placement)
         if self.setup.agent.calibrates(self.train_state.agent):
             agent = self.programs.calibrate(self.arrays.agent, frames, numbers, self.pixels)
             self.arrays = eqx.tree_at(lambda s: s.agent, self.arrays, agent)
@@ -344,7 +344,7 @@ class FrameLane(AbstractLane):
         like = {name: array for name, array in self.state().items() if not name.startswith("fleet")}
         require_like(state, like)
         self.now, self.began[:] = int(state["now"]), state["began"]
-        self.pixels = jax.device_put(Pixels(state["mean"], state["deviation"]), self.home)
+        self.pixels = jax.device_put(Pixels(state["mean"], state["deviation"]), self.placement)
         for name, array in self.games.state().items():
             array[...] = state[f"games/{name}"]
         leaves, tree = jax.tree.flatten(self.carry)
@@ -357,7 +357,7 @@ class FrameLane(AbstractLane):
             group.age[:], group.frame[...] = state["age"][group.slice], newest[-1]
             group.place(0)
             frames = jnp.zeros(group.shape, jnp.uint8).at[: group.stack].set(newest)
-            group.frames = jax.device_put(frames, self.home)
+            group.frames = jax.device_put(frames, self.placement)
 
 
 class PendingUpdate:

@@ -134,8 +134,8 @@ class Lane(AbstractLane):
             state = calibrated(setup, eqx.combine(arrays, static), one_rollout(columns, carry))
             return eqx.filter(state, eqx.is_array)
 
-        options: Any = devices.compiler_options(self.home)
-        example = self.tape.sent(self.fleet, self.home)
+        options: Any = devices.compiler_options(self.placement)
+        example = self.tape.sent(self.fleet, self.placement)
         self._draw = jax.jit(jax.vmap(draw, out_axes=1)).lower(self.arrays).compile()
         self._calibrate = jax.jit(jax.vmap(calibrate, in_axes=(0, 1, 0)))
         learning = jax.jit(jax.vmap(step, in_axes=(0, 1, 0)), donate_argnums=0)
@@ -166,7 +166,7 @@ class Lane(AbstractLane):
         with self.blaming_environments():
             self.collect(actor, draws)
         self.carry = actor.carry
-        columns = self.tape.sent(self.fleet, self.home)
+        columns = self.tape.sent(self.fleet, self.placement)
         if self.now == self.setup.loop.rollout and agent.calibrates(self.train_state.agent):
             self.arrays = self._calibrate(self.arrays, columns, carry)
         self.arrays, report = self._learn(self.arrays, columns, carry)

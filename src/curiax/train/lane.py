@@ -15,7 +15,7 @@ import numpy as np
 from .._errors import CuriaxError, NonFiniteError, SimulatorError
 from .._stats import Moments
 from .batch import HostReport, first_states, host_copies, refilled
-from .devices import home
+from .devices import placement
 from .loop import Setup, TrainState
 
 #: Before the names of a snapshot's arrays: what JAX holds, seed by seed, and what the simulators hold.
@@ -33,10 +33,10 @@ class AbstractLane(abc.ABC):
     def __init__(self, setup: Setup, seeds: Sequence[int], line: Sequence[Any]) -> None:
         self.setup, self.seeds, self.devices = setup, tuple(seeds), tuple(line)
         #: Where arrays are put: on the lane's device, or a copy on each of several.
-        self.home = home(line)
+        self.placement = placement(line)
         self.lost, self.now = {}, 0
         arrays, self.static = eqx.partition(first_states(setup, seeds), eqx.is_array)
-        self.arrays = jax.device_put(arrays, self.home)
+        self.arrays = jax.device_put(arrays, self.placement)
 
     @property
     def train_state(self) -> TrainState:
@@ -80,7 +80,7 @@ class AbstractLane(abc.ABC):
 
     def resume(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Continue from a snapshot, to the last bit."""
-        self.arrays = jax.device_put(refilled(self.arrays, part_of(snapshot, LEARNT)), self.home)
+        self.arrays = jax.device_put(refilled(self.arrays, part_of(snapshot, LEARNT)), self.placement)
         self.restore(part_of(snapshot, HOST))
 
     @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from .._errors import OutputError, UsageError
 from .._files import as_path
 from ..experiments import folder, saved
-from ..experiments.paying import refuse_large_memory
+from ..experiments.scoring import refuse_large_memory
 from ..experiments.spec import Plan
 from ..paper.suites import score_name
 from ..train import devices

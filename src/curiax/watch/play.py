@@ -16,7 +16,7 @@ from .._errors import NonFiniteError, SimulatorError
 from .._text import clean
 from .._types import Transition
 from ..experiments import saved
-from ..experiments.paying import Scorer
+from ..experiments.scoring import Scorer
 from ..experiments.spec import Plan
 from ..paper.suites import score_name
 from ..report.looks import look

@@ -70,7 +70,7 @@ def scored(model: AbstractCuriosity, memory: Any, steps: Any, key: PRNGKey) -> A
     return score(model, memory, steps, key=key)
 
 
-def payer(
+def make_scorer(
     about: About,
     spec: Spec,
     seed: int,
