@@ -284,12 +284,15 @@ FRONT = {
 
 def front_speed(_: str, __: str) -> str:
     """Three figures, and the version that each was measured with."""
-    lines = []
+    lines, newest = [], benchmark("against_0.4")
     for name, figure in FRONT.items():
         data = benchmark(name)
-        target = next(target for target in data["targets"] if target["name"] == figure)
+        measured = next(target for target in data["targets"] if target["name"] == figure)["measured"]
+        # Beside the older version the same was measured once more, by later code.
+        if found := newest["repeats"].get(f"{name}: {figure}"):
+            data, measured = newest, min(found["this"])
         by = data["machine"]["versions"]["curiax"]
-        lines.append([MEANINGS.get(figure, figure), f"{target['measured']:.3g}", by])
+        lines.append([MEANINGS.get(figure, figure), f"{measured:.3g}", by])
     return grid([f"on {machine_text(benchmark('suite')['machine'])}", "", "Curiax"], lines)
 
 
