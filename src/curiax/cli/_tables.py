@@ -20,7 +20,7 @@ GAP, MOST_NAME = 3, 0.6
 
 def print_content(content: Content) -> None:
     """Notices, tables and verdicts on claims, for people."""
-    from ..report.result_tables import ALL_TASKS
+    from ..report.result_tables import ALL_TASKS, SIGNS
 
     for table in (*content.games, *content.ratios):
         print_table(
@@ -34,7 +34,7 @@ def print_content(content: Content) -> None:
         lines = [[row[k].text for k in columns] for row in table.rows]
         print_table(table.caption, [table.header[k] or "method" for k in columns], lines)
     if content.tables:
-        print_text(content.tables[0].note)
+        print_text(content.tables[0].note.replace(SIGNS, ""))
     for claim in content.claims:
         print_text(f"  {claim.verdict:9s} {claim.text}: {claim.finding}")
     for notice in content.notices:

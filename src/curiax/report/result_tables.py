@@ -24,6 +24,8 @@ FEW_CELLS = 20
 ALL_CELLS = "of all cells"
 #: What the table of a headline is called that has all of its tasks.
 ALL_TASKS = "All tasks"
+#: What the cells of that table mean on a page.
+SIGNS = "; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above it, ▼ below it"
 #: The groups that have tables of their own, which say more.
 ELSEWHERE = (RATIO, SCORE)
 Rows = Mapping[tuple[str, str, str], Row]
@@ -65,8 +67,7 @@ def tables_of(
             (Cell(label), *(side_by_side(found.get((task, label, metric.name)), metric) for task in tasks))
             for label in labels
         ]
-        signs = "; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above it, ▼ below it"
-        told = f"{note}{signs if judged else ''}. {' '.join([intervals, *test])}"
+        told = f"{note}{SIGNS if judged else ''}. {' '.join([intervals, *test])}"
         tables.append(Table(ALL_TASKS, ("", *(task_title(task) for task in tasks)), tuple(lines), told))
     below = f"{note}, as above." if tables else f"{note}. {' '.join([intervals, *test])}"
     return (*tables, *(task_table(records, found, task, labels, metric, below) for task in tasks))
