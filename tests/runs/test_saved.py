@@ -431,3 +431,8 @@ def test_a_name_in_two_lines_begins_no_line_of_a_message(tmp_path: Path) -> None
         saved.read(path)
     assert "\n" not in str(raised.value)
     assert "x curiax: all is well is missing" in str(raised.value)
+
+
+def test_a_large_weight_is_no_size(tmp_path: Path) -> None:
+    path = untrained(tmp_path / "run", "mountain-car", settings={"method.beta": 3e7})
+    assert saved.read(path)[0].settings["method.beta"] == 3e7

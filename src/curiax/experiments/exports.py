@@ -257,11 +257,12 @@ def tensors_of(folder: Path, about: About, manifest: Mapping[str, Any] | None) -
 def refuse_large_settings(file: Path, settings: Mapping[str, Any], most: int) -> None:
     """Refuse settings of methods and remotes far beyond the numbers that a file's arrays hold.
 
-    Whoever builds what they describe would need the memory first. What is no size may be large: one million always.
+    Whoever builds what they describe would need the memory first. Only whole numbers are sizes, and up to a million any
+    may be one.
     """
     for name, value in settings.items():
         sizes = value if isinstance(value, list) else [value]
-        large = any(isinstance(size, int | float) and abs(size) > max(most, FLOOR) for size in sizes)
+        large = any(isinstance(size, int) and abs(size) > max(most, FLOOR) for size in sizes)
         if large or len(sizes) > max(most, FLOOR) or (name == "remote.noise_dims" and sizes[0] > most):
             raise damaged(file, f"{name[:80]} is larger than all of its arrays", REMEDY)
 
