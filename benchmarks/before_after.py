@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, ROOT, Target, positive, report, say, start_facts, write
+from common import RESULTS, ROOT, Target, environment_of_users, positive, report, say, start_facts, write
 
 NAME = "against_0.4.json"
 #: The benchmarks and their options: few repeats each, as the rounds repeat them.
@@ -44,7 +44,7 @@ def figures(root: Path, python: str, name: str) -> list[dict[str, Any]]:
         out = Path(folder) / "figures.json"
         script = root / "benchmarks" / f"{SCRIPTS.get(name, name)}.py"
         command = [python, str(script), "--out", str(out), *OPTIONS[name]]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=environment_of_users())
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
         return json.loads(out.read_text())["targets"]

@@ -18,6 +18,8 @@ from .record import Record, closed_cells, thinned
 
 #: Of every seed, so this decides how large a page is; a chart of some 300 pixels shows no more.
 MOST_POINTS = 50
+#: Of what else was measured, of which there is much and which is looked at now and then.
+FEW_POINTS = 25
 BORDER = "bonus/border_share"
 #: Metrics that the charts of whom the noise pays show.
 OF_NOISE = ("noise/bonus", "noise/steps")
@@ -125,7 +127,7 @@ def curve(
 
 def series_of(record: Record, metric: Metric, values: np.ndarray, *, few: bool = False) -> Series:
     """A line of one record `[S, K]`: it begins where every seed has a value."""
-    at = thinned(len(record.steps), MOST_POINTS)
+    at = thinned(len(record.steps), FEW_POINTS if few else MOST_POINTS)
     at = np.union1d(0, at) if metric.log else at
     data = np.asarray(values, float)[:, at] * metric.factor
     data = positive(data) if metric.log else data
@@ -152,7 +154,7 @@ def bounds(metric: Metric) -> tuple[float, float]:
 
 def numbers(values: Any, digits: int = 4) -> tuple[float, ...]:
     """Floats of a few digits, so that the page stays small."""
-    return tuple(float(f"{value:.{digits}g}") for value in np.asarray(values, float))
+    return tuple(float(f"{value:.{digits}g}") for value in np.asarray(values, float).tolist())
 
 
 def noise_curves(records: Sequence[Record]) -> tuple[Curves, ...]:
@@ -198,7 +200,7 @@ def drawn(record: Record, grid: Any, values: np.ndarray) -> Map:
         # The paper's cells have an index more, for values exactly on the lower border.
         extra = (axis["high"] - axis["low"]) / axis["parts"] * (parts - axis["parts"])
         axes.append(MapAxis(clean(axis["name"]), axis["low"] - extra, axis["high"], parts))
-    lines = tuple(tuple(None if np.isnan(v) else float(f"{v:.3g}") for v in row) for row in values)
+    lines = tuple(tuple(None if math.isnan(v) else float(f"{v:.3g}") for v in row) for row in values.tolist())
     moments = tuple(int(step) for step in record.moments)
     return Map(record.task, record.label, axes[0], axes[1], moments, lines, closed_cells(grid))
 

@@ -28,6 +28,8 @@ FEWEST = 3
 BOOTSTRAPPED = 5
 #: Studentised resamples of tied values divide by (nearly) nothing; critical values stop at so many times Student's.
 CAP = 2.0
+#: So many sets are resampled at once: their draws stay in a processor's cache, four times as fast as fifty sets.
+TOGETHER = 16
 
 
 def iqm(values: ArrayLike) -> float:
@@ -376,7 +378,9 @@ def _limits(sets: np.ndarray, statistic: Statistic, level: float, seed: int) -> 
     scale = np.ptp(ordered, axis=1)
     centre = (ordered if statistic == "mean" else _middle(ordered)).mean(axis=1)
     scaled = (ordered - centre[:, None]) / np.where(scale > 0, scale, 1.0)[:, None]
-    low, high = (_of_mean if statistic == "mean" else _of_iqm)(scaled, level, seed)
+    limits = _of_mean if statistic == "mean" else _of_iqm
+    parts = [limits(scaled[k : k + TOGETHER], level, seed) for k in range(0, len(scaled), TOGETHER)]
+    low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
     constant = scale == 0
     return (
         np.where(constant, ordered[:, 0], centre + scale * low),
@@ -386,11 +390,9 @@ def _limits(sets: np.ndarray, statistic: Statistic, level: float, seed: int) -> 
 
 def _of_mean(scaled: np.ndarray, level: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Limits relative to the mean, for rows of mean zero."""
-    from scipy.stats import t
-
     size = scaled.shape[1]
     error = scaled.std(axis=1, ddof=1) / np.sqrt(size)
-    student = float(t.ppf((1 + level) / 2, size - 1))
+    student = _student(level, size)
     if size < BOOTSTRAPPED:
         return -student * error, student * error
     weights = _resamples(size, "mean", seed)
@@ -409,17 +411,25 @@ def _of_mean(scaled: np.ndarray, level: float, seed: int) -> tuple[np.ndarray, n
 
 def _of_iqm(scaled: np.ndarray, level: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Limits relative to the interquartile mean, for rows of interquartile mean zero."""
-    from scipy.stats import norm, t
+    from scipy.stats import norm
 
     size = scaled.shape[1]
     draws = scaled @ _resamples(size, "iqm", seed)
     if size < 8:
         # So few values have so few different resamples that their percentiles end before the level is reached.
-        half = float(t.ppf((1 + level) / 2, size - 1)) * draws.std(axis=1)
+        half = _student(level, size) * draws.std(axis=1)
         return -half, half
     # Resamples scatter by the spread with divisor h instead of h - 1, for the h values kept: too little.
     kept = _middle(scaled).shape[1]
     return _tails(draws, float(norm.cdf(norm.ppf((1 - level) / 2) * np.sqrt(kept / (kept - 1)))))
+
+
+@lru_cache(maxsize=64)
+def _student(level: float, size: int) -> float:
+    """How many standard errors Student's interval of so many values reaches to either side."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + level) / 2, size - 1))
 
 
 def _tails(draws: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
@@ -427,8 +437,10 @@ def _tails(draws: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
     count = draws.shape[1]
     # The tiny addition undoes the rounding of products such as 0.025 * 5000.
     rank = max(int(tail * (count + 1) + 1e-9), 1) - 1
-    ends = np.partition(draws, (rank, count - 1 - rank), axis=1)
-    return ends[:, rank], ends[:, count - 1 - rank]
+    # One after the other: NumPy looks for two ranks at once without the processor's wide instructions, at ten times
+    # the cost of one.
+    low, high = (np.partition(draws, end, axis=1)[:, end] for end in (rank, count - 1 - rank))
+    return low, high
 
 
 @lru_cache(maxsize=8)
