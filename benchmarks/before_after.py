@@ -44,7 +44,7 @@ def figures(root: Path, python: str, name: str) -> list[dict[str, Any]]:
         out = Path(folder) / "figures.json"
         script = root / "benchmarks" / f"{SCRIPTS.get(name, name)}.py"
         command = [python, str(script), "--out", str(out), *OPTIONS[name]]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=environment_of_users())
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, env=environment_of_users(python))
         if done.returncode:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
         return json.loads(out.read_text())["targets"]

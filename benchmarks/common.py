@@ -122,15 +122,20 @@ def relative(seconds: Mapping[str, Sequence[float]], base: str) -> dict[str, dic
     return table
 
 
-def environment_of_users() -> dict[str, str]:
-    """The environment that fresh processes get: with byte code kept, as it is unless a machine forbids it. Without, a
-    version that is run from its sources is compiled at each start (0.25 s) where an installed one is not."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+def environment_of_users(python: str = sys.executable) -> dict[str, str]:
+    """The environment that fresh processes get.
+
+    Byte code is kept, as it is unless a machine forbids it: without, a version that is run from its sources is compiled
+    at each start (0.25 s) where an installed one is not. Another Python than ours has a Curiax of its own, which a path
+    to ours would hide.
+    """
+    ours = {"PYTHONDONTWRITEBYTECODE", *(["PYTHONPATH"] if python != sys.executable else [])}
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def fresh_python(arguments: Sequence[str], python: str = sys.executable, **environment: str) -> str:
     """What a fresh interpreter prints, or an error that carries what it printed instead."""
-    env = environment_of_users() | environment
+    env = environment_of_users(python) | environment
     done = subprocess.run([python, *arguments], env=env, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{shlex.join([python, *arguments])} failed ({done.returncode}):\n{done.stderr.strip()}")

@@ -79,6 +79,8 @@ def main() -> None:
             (Path(base) / name / "cache").mkdir(parents=True)
             said[name] = child(python, Path(base) / name / "run", Path(base) / name / "cache", True)
             again(name)  # once unmeasured, so that files and byte code are where they will be
+        if said["now"]["version"] == said["older"]["version"]:
+            options.error(f"{args.older_python} has Curiax {said['now']['version']} as well: nothing to compare with")
         seconds = interleave({name: lambda name=name: again(name) for name in pythons}, args.repeats)
     middle = {name: statistics.median(values) for name, values in seconds.items()}
     busy = {name: statistics.median(values[1:]) for name, values in cpu.items()}
