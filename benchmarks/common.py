@@ -220,6 +220,10 @@ def write(
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(document, indent=2) + "\n")
+    if out.parent == RESULTS:
+        from tables import publish
+
+        publish(RESULTS)
 
 
 def report(out: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]], targets: Sequence[Target]) -> None:

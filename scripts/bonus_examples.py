@@ -2,7 +2,7 @@
 
 Runs each example as a user would, on every core there is, one seed after the other, and reads what it prints. The first
 one is then compiled otherwise, which changes last bits only. Writes `results/bonus-examples.json`, from which
-`scripts/update_docs.py` writes the tables of the how-to pages. Its part `notes` is no output: it is `NOTES` below,
+`scripts/other_tables.py` makes the tables of the how-to pages. Its part `notes` is no output: it is `NOTES` below,
 written by hand. Needs Stable-Baselines3: `make sb3`.
 """
 

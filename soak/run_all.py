@@ -28,6 +28,7 @@ import kill
 import memory
 import nonfinite
 import sweep
+import tables
 from common import ROOT, say
 
 #: Each check in its long form and as a rehearsal, in the order in which they run: what wants a quiet machine first.
@@ -82,6 +83,7 @@ def main() -> int:
         kept = json.loads(said.out.read_text()) if said.out.exists() else {}
         said.out.parent.mkdir(parents=True, exist_ok=True)
         said.out.write_text(json.dumps({**kept, name: found[name]}, indent=2) + "\n")
+        tables.publish(said.out)
     for name in said.only:
         say(f"{'passed' if found[name]['passed'] else 'FAILED':7s} {name}")
     return 0 if all(found[name]["passed"] for name in said.only) else 1

@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
-from synthetic import compared_manifest, compared_metrics
 
 from curiax._version import __version__
 from curiax.experiments.presets import PRESETS
@@ -20,23 +18,25 @@ from curiax.experiments.registry import METHODS, TASKS
 from curiax.experiments.spec import Experiment, resolve
 from curiax.paper.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS
 from curiax.paper.suites import SUITES
-from curiax.report import publish, record
-from curiax.report.record import Heading, condense
-from curiax.report.table import rows
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+DOCS, RESULTS = ROOT / "docs", ROOT / "results"
 DOCUMENTS = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
 
 
-@pytest.fixture(scope="module")
-def update_docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("update_docs", ROOT / "scripts" / "update_docs.py")
+def script(path: str) -> ModuleType:
+    """A script of the repository as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def update_docs() -> ModuleType:
+    return script("scripts/update_docs.py")
 
 
 def test_the_numbers_come_from_the_results() -> None:
@@ -46,19 +46,39 @@ def test_the_numbers_come_from_the_results() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_results_that_are_not_there_are_told_and_their_part_stays(update_docs: ModuleType) -> None:
-    part = "<!-- begin: table:nowhere (written by x) -->\nas it was\n<!-- end: table:nowhere -->"
+def test_kept_tables_are_what_their_figures_give() -> None:
+    """Those of folders of runs `curiax verify` recomputes; these are the others."""
+    benchmarks, soak, others = (
+        script(f"{name}.py") for name in ("benchmarks/tables", "soak/tables", "scripts/other_tables")
+    )
+    assert benchmarks.page(RESULTS / "benchmarks") == (RESULTS / "benchmarks" / "README.md").read_text()
+    figures = json.loads((RESULTS / "reliability.json").read_text())
+    assert soak.page(figures) == (RESULTS / "reliability.md").read_text()
+    assert others.page(RESULTS) == (RESULTS / "others.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        ("nowhere/README.md#All tasks", "results/nowhere/README.md is not there"),
+        ("mountain-car/README.md#Nothing", "results/mountain-car/README.md has no section 'Nothing'"),
+        ("figure: mountain-car/samples", "results/mountain-car has no figure samples"),
+        ("made: nowhere", "results/nowhere/README.md is not there"),
+    ],
+)
+def test_results_that_are_not_there_are_told_and_their_part_stays(update_docs: ModuleType, part: str, why: str) -> None:
+    text = f"<!-- begin: {part} (written by x) -->\nas it was\n<!-- end: {part} -->"
     missing: list[str] = []
-    assert update_docs.updated(part, "", missing) == part
-    assert missing == ["table:nowhere: results/nowhere/table.json is missing"]
+    assert update_docs.updated(text, "", missing) == text
+    assert missing == [f"{part}: {why}"]
 
 
 @pytest.mark.parametrize(
     "part",
     [
         "<!-- begin: nonsense (written by x) -->\n<!-- end: nonsense -->",
-        "<!-- begin: speed (written by x) -->\n<!-- end: noisy-tv -->",
-        "<!-- begin: speed (written by x) -->\nwithout an end",
+        "<!-- begin: overview (written by x) -->\n<!-- end: conflicts -->",
+        "<!-- begin: overview (written by x) -->\nwithout an end",
     ],
 )
 def test_marks_that_mean_nothing_are_refused(update_docs: ModuleType, part: str) -> None:
@@ -75,9 +95,19 @@ def test_a_part_is_written_anew(update_docs: ModuleType) -> None:
     assert after.endswith("\nafter\n")
 
 
-def test_measurements_on_the_host_become_tables(
+def test_a_section_of_results_is_shown_whole_or_its_table_alone(
     update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "one").mkdir()
+    page = "# One\n\n## First\n\n| a |\n| --- |\n\nA note.\n\n## Second\n\n- a finding\n"
+    (tmp_path / "one" / "README.md").write_text(page)
+    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
+    assert update_docs.section("one/README.md#First") == "| a |\n| --- |\n\nA note."
+    assert update_docs.section("one/README.md#First, table") == "| a |\n| --- |"
+    assert update_docs.section("one/README.md#Second") == "- a finding"
+
+
+def test_measurements_on_the_host_become_tables(tmp_path: Path) -> None:
     one = {
         "method": "lbs",
         "seeds": 8,
@@ -92,36 +122,31 @@ def test_measurements_on_the_host_become_tables(
         {"name": "ant-maze: training over physics", "kind": "at most", "bound": 1.75, "met": True},
     ]
     data = {"repeats": {"half-cheetah": one, "ant-maze": one}, "machine": {"cores": 2, "cpu": "X"}, "targets": targets}
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "host.json").write_text(json.dumps(data))
-    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
-    ratios = update_docs.host_ratios("", "").splitlines()
+    (tmp_path / "host.json").write_text(json.dumps(data))
+    tables = script("benchmarks/tables.py")
+    ratios = tables.host_ratios(tmp_path).splitlines()
     assert ratios[2] == "| Half-Cheetah, `lbs`, 8 seeds | 8.00 | 5.00 | 2.00 | 1.14 (missed)<br>at most 1.1 | 1.60 |"
     assert ratios[3].endswith("| 1.14 | 1.60<br>at most 1.75 |")
-    assert "| physics | 1.500 s, 75 % | 1.500 s, 75 % |" in update_docs.host_profile("", "")
-    assert "| batch | 60,000 | 60,000 |" in update_docs.host_paths("", "")
+    assert "| physics | 1.500 s, 75 % | 1.500 s, 75 % |" in tables.host_profile(tmp_path)
+    assert "| batch | 60,000 | 60,000 |" in tables.host_paths(tmp_path)
     assert ratios[-1].endswith("2 cores of X; `python benchmarks/host.py`.")
+    assert "## One lane" in tables.page(tmp_path)
+    assert "## Plain PPO" not in tables.page(tmp_path)  # nothing was measured of it
 
 
-def test_what_was_measured_of_reliability_becomes_a_table_that_hides_no_failure(
-    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
-    assert "Not measured yet" in update_docs.reliability("", "")
+def test_what_was_measured_of_reliability_becomes_a_table_that_hides_no_failure() -> None:
+    tables = script("soak/tables.py")
     growth: dict[str, object] = {"growth_percent": 3.25, "growth_percent_since_the_first_checkpoint": 4.5}
     growth["megabytes"] = {"first_iteration": 100.0, "first_checkpoint": 130.0}
-    runs = [{"task": "t", "iterations": 9, "checkpoints": 5, "warm_up": {"checkpoints": 2}, **growth}]
+    runs = [{"task": "mountain-car", "iterations": 9, "checkpoints": 5, "warm_up": {"checkpoints": 2}, **growth}]
     entry = {"runs": runs, "commit": "abc", "python": "3.11", "passed": False}
-    (tmp_path / "reliability.json").write_text(json.dumps({"memory": entry}))
-    lines = update_docs.reliability("", "").splitlines()
+    lines = tables.page({"memory": entry}).splitlines()
     (memory,) = [line for line in lines if "+3.25 % during 5 checkpoints (+4.50 % counted from the first" in line]
     assert memory.endswith("| **no** |")
-    assert sum("not measured yet" in line for line in lines) == len(update_docs.SOAKS) - 1
+    assert sum("not measured yet" in line for line in lines) == len(tables.SOAKS) - 1
 
 
-def test_an_example_tells_where_an_earlier_run_differed_and_how_it_was_compiled(
-    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_example_tells_where_an_earlier_run_differed_and_how_it_was_compiled(tmp_path: Path) -> None:
     def agents(bins: int) -> dict[str, dict[str, int]]:
         counted = {"flags": 2, "episodes": 5, "bins_in_all": 400}
         return {"without bonus": {"bins": 50, **counted}, "with lbs": {"bins": bins, **counted}}
@@ -133,37 +158,16 @@ def test_an_example_tells_where_an_earlier_run_differed_and_how_it_was_compiled(
     machine = {"cores": 2, "commit": "0123456789", "command": "python scripts/bonus_examples.py"}
     notes = {"settings": "chosen on the seed 7", "earlier": earlier}
     kept = {"machine": machine, "examples": {"one": found}, "notes": {"one": notes}}
-    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
+    tables = script("scripts/other_tables.py")
     (tmp_path / "bonus-examples.json").write_text(json.dumps(kept))
-    told = update_docs.example("one", "")
+    told = tables.example("one", tmp_path)
     assert "| 200 | 50; 2 of 5 | 500; 2 of 5 |" in told
     assert "with `XLA_FLAGS='--x'` seed 0 saw 111 bins with lbs" in told
     assert "with 2 cores to use; both trainings together took 21 s of CPU at most" in told
     assert "before the last changes to `Bonus`, saw the same" in told
     earlier["with lbs"]["bins"] = [301, 500]
     (tmp_path / "bonus-examples.json").write_text(json.dumps(kept))
-    assert "saw 301, 500 bins with lbs" in update_docs.example("one", "")
-
-
-def test_ratios_become_a_table_with_the_bonuses_behind_them(
-    update_docs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = np.array([[8.0, 2.0]] * 3)
-    second = np.array([[4.0, 0.5], [4.0, 1.0], [4.0, 2.0]])
-    records = [condense(compared_manifest("icm", range(3), 2), compared_metrics(first, second, range(3), 512))]
-    heading = Heading("Two kinds", command="curiax reproduce mnist")
-    record.save(records, heading, tmp_path / "mnist" / "record")
-    table = publish.summary(records, rows(records, "mnist"), heading)
-    (tmp_path / "mnist" / "table.json").write_text(json.dumps(table))
-    monkeypatch.setattr(update_docs, "RESULTS", tmp_path)
-    for reader in (update_docs.kept, update_docs.records):
-        reader.cache_clear()
-    (line,) = [line for line in update_docs.ratios("mnist", "").splitlines() if line.startswith("| `icm`")]
-    assert line.startswith("| `icm` | **2.33 [0.00, 6.13]**")
-    assert line.endswith("| above 1 | undecided | 8 → 2<br>25.0 % left | 4 → 1.2<br>29.2 % left |")
-    assert "no claim" in update_docs.claims_part("mnist", "")
-    for reader in (update_docs.kept, update_docs.records):
-        reader.cache_clear()
+    assert "saw 301, 500 bins with lbs" in tables.example("one", tmp_path)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -182,7 +186,7 @@ def test_every_method_is_there(document: str) -> None:
 def test_every_suite_is_in_the_results() -> None:
     text = (DOCS / "results.md").read_text()
     shown = [name for name, suite in SUITES.items() if not suite.has_games]  # docs/arcade.md tells of the others
-    assert [name for name in shown if f"<!-- begin: figure:{name} " not in text] == []
+    assert [name for name in shown if f"<!-- begin: made: {name} " not in text] == []
     text = (DOCS / "arcade.md").read_text()
     assert [name for name, suite in SUITES.items() if suite.has_games and f"`{name}`" not in text] == []
 

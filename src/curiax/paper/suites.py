@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._errors import unknown
@@ -31,6 +31,8 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: The preset it stands on; None: the one asked for.
     preset: str | None = None
+    #: The line that it is compared with; empty: the suite's reference.
+    against: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,15 @@ def plainly(*methods: str) -> tuple[Variant, ...]:
     return tuple(Variant(method, method) for method in methods)
 
 
-def ablation(label: str, preset: str, **settings: Any) -> Variant:
+def ablation(label: str, preset: str, against: str = "lbs", **settings: Any) -> Variant:
     """LBS on a preset with settings changed; `loop__rollout` stands for `loop.rollout`."""
-    return Variant(label, "lbs", {name.replace("__", "."): value for name, value in settings.items()}, preset)
+    return Variant(label, "lbs", {name.replace("__", "."): value for name, value in settings.items()}, preset, against)
 
 
 def choice(label: str, method: str, **settings: Any) -> Variant:
-    """A method of the released code's preset with settings of its own changed."""
-    return Variant(label, method, {f"method.{name}": value for name, value in settings.items()}, "paper-code")
+    """A method of the released code's preset with settings of its own changed, against the method as it is."""
+    changed = {f"method.{name}": value for name, value in settings.items()}
+    return Variant(label, method, changed, "paper-code", method)
 
 
 LBS_ABLATIONS = (
@@ -85,19 +88,22 @@ LBS_ABLATIONS = (
     ablation("executed actions", "paper-code", loop__model_action="executed"),
     ablation("rollout 256", "paper-code", loop__rollout=256),
     ablation("rollout 512", "paper-code", loop__rollout=512),
-    ablation("rollout 512, bootstrap", "paper-code", loop__rollout=512, ppo__episode_ends="bootstrap"),
+    # The path to `curiax`, each step on top of the one before.
+    ablation("rollout 512, bootstrap", "paper-code", "rollout 512", loop__rollout=512, ppo__episode_ends="bootstrap"),
     ablation(
         "rollout 512, bootstrap, executed",
         "paper-code",
+        "rollout 512, bootstrap",
         loop__rollout=512,
         ppo__episode_ends="bootstrap",
         loop__model_action="executed",
     ),
-    ablation("curiax", "curiax"),
-    ablation("curiax, rollout 2048", "curiax", loop__rollout=2048),
-    ablation("curiax, no bootstrap", "curiax", ppo__episode_ends="ignore"),
-    ablation("curiax, sampled actions", "curiax", loop__model_action="sampled"),
-    ablation("curiax, beta 0.1", "curiax", method__beta=0.1),
+    ablation("curiax", "curiax", "rollout 512, bootstrap, executed"),
+    # `curiax` with one thing put back.
+    ablation("curiax, rollout 2048", "curiax", "curiax", loop__rollout=2048),
+    ablation("curiax, no bootstrap", "curiax", "curiax", ppo__episode_ends="ignore"),
+    ablation("curiax, sampled actions", "curiax", "curiax", loop__model_action="sampled"),
+    ablation("curiax, beta 0.1", "curiax", "curiax", method__beta=0.1),
 )
 
 CHOICES = (
@@ -143,7 +149,7 @@ def pictured(label: str, rate: float = 1e-4, method: str = "lbs", **settings: An
 
 
 OFFSET_CHOICES = tuple(
-    choice(f"{method}, {said}", method, offset=offset)
+    replace(choice(f"{method}, {said}", method, offset=offset), against=f"{method}, offsets")
     for method in ("simhash", "noveld")
     for said, offset in (("offsets", True), ("no offsets", False))
 )

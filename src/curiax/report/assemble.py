@@ -25,13 +25,14 @@ from .charts import (
     other_curves,
     surprise_maps,
 )
+from .comparisons import rivals_of
 from .content import Cell, Claim, Content, Line, Notice, Panel, Table
 from .game_tables import game_notices, game_statistics, game_tables
 from .games import game_curves, game_panels, reference_line
 from .looks import look
 from .ratio_tables import ratio_statistics, ratio_tables
 from .record import Heading, Record
-from .result_tables import other_tables, result_tables, statistics_tables
+from .result_tables import findings, other_tables, result_tables, statistics_tables
 from .samples import brief, galleries
 from .table import Row
 from .words import bracketed, chance, number, seed_text, task_title
@@ -41,14 +42,15 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
     """Everything a page shows, in its order; the records' labels must be distinct."""
     labels = list(dict.fromkeys(record.label for record in records))
     tasks = list(dict.fromkeys(record.task for record in records))
-    games, main, reference = game_curves(records), main_curves(records), heading.reference
+    games, main, rivals = game_curves(records), main_curves(records), rivals_of(heading, labels)
     of_bonus = [curves for curves in main if curves.key.startswith("bonus/")]
     return Content(
         title=heading.title,
         lead=heading.lead,
+        findings=findings(records, table),
         notices=(
             *(Notice("warning", text) for text in heading.remarks),
-            *notices(records, tasks, labels, reference),
+            *notices(records, tasks, labels, heading.reference),
             *game_notices(records),
         ),
         lines=(*(line(label, records, labels) for label in labels), *reference_line(games)),
@@ -64,9 +66,9 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
         noise=noise_curves(records),
         claims=paper_claims(records, counted(records)),
         statistics=(
-            *statistics_tables(records, reference),
-            *ratio_statistics(records, reference),
-            *game_statistics(records, reference),
+            *statistics_tables(records, rivals),
+            *ratio_statistics(records, rivals),
+            *game_statistics(records, rivals),
         ),
         cost=cost_tables(records, labels),
         choices=choices_tables(records),

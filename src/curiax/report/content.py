@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+#: How findings were decided.
+DECIDED = "Permutation tests of equal means, 5 % level, corrected by Holm's method within each task."
+
 
 @dataclass(frozen=True)
 class Notice:
@@ -203,6 +206,8 @@ class Content:
     galleries: tuple[Gallery, ...] = ()
     #: Of games: the score in the end beside the authors'.
     games: tuple[Table, ...] = ()
+    #: What was found, a sentence for each task.
+    findings: tuple[str, ...] = ()
     #: Everything else that was measured: in the end, and over training.
     others: tuple[Table, ...] = ()
     other_curves: tuple[Curves, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from ..envs.mario import EUROPE, VERSION, WORLD
 from ..paper.published import ARCADE_SOURCE, ARCADE_STEPS, SCORE, reference
 from ..paper.suites import MARIO, score_name
 from . import statistics
+from .comparisons import against_rivals
 from .content import Cell, Notice, Table
 from .games import BEST, EPISODES, LENGTH, ROOMS_VISITED, budget, by_task, comparable
 from .record import Record
@@ -152,36 +153,27 @@ def with_spread(task: str, steps: int) -> str:
     return f"{number(mean, digits(mean))} ± {number(found.at(steps, found.spread), digits(mean))}"
 
 
-def game_statistics(records: Sequence[Record], reference: str) -> tuple[Table, ...]:
+def game_statistics(records: Sequence[Record], rivals: Mapping[str, str]) -> tuple[Table, ...]:
     """Of each game with scores: robust means, and who beats whom."""
     games = games_of([record for record in records if record.plays and scores_known(record)])
-    return tuple(statistics_table(here, task, reference) for task, here in games.items())
+    return tuple(statistics_table(here, task, rivals) for task, here in games.items())
 
 
-def statistics_table(records: Sequence[Record], task: str, reference: str) -> Table:
+def statistics_table(records: Sequence[Record], task: str, rivals: Mapping[str, str]) -> Table:
     """One game's."""
     ends = {record.label: record.in_the_end(SCORE) for record in records}
-    base = ends.get(reference)
+    versus, against, explained_by = against_rivals(ends, rivals)
     lines = []
     for label, values in ends.items():
         middle = statistics.interval(values, "iqm") if len(values) > 1 else None
-        better = "–"
-        if base is not None and label != reference and min(len(values), len(base)) > 1:
-            chance, low, high = statistics.improvement(values, base)
-            better = f"{chance:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
         cells = [Cell(label), Cell(bracketed(statistics.iqm(values), middle, digits(float(values.mean()))))]
         cells += [Cell(f"{number(values.min(), 1)} to {number(values.max(), 1)}")]
-        lines.append((*cells, *([Cell(better)] if base is not None else [])))
+        lines.append((*cells, *against.get(label, ())))
     word = score_name(task)
-    header = ("", f"IQM of the {word}", "lowest and highest run")
-    header += (f"P(better than {reference})",) if base is not None else ()
+    header = ("", f"IQM of the {word}", "lowest and highest run", *versus)
     note = (
         f"{word.capitalize()} in the end. IQM: mean of the middle half of the seeds. "
-        + (
-            f"P: chance that a run of the line beats a run of {reference}, ties counting half. "
-            if base is not None
-            else ""
-        )
+        + explained_by
         + f"Brackets: 95 % intervals; {BRACKETS}."
     )
     return Table(f"{task_title(task)}: {word}", header, tuple(lines), note)

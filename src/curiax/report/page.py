@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Any
 
 from .._errors import CuriaxError
-from .content import Content
+from .content import DECIDED, Content
 
 
 def page(content: Content) -> str:
@@ -30,6 +30,7 @@ def page(content: Content) -> str:
     style, script = read("page.css"), read("page.js")
     text = environment.from_string(read("page.html")).render(
         content=content,
+        decided=DECIDED,
         policy=policy(style, script),
         style=Markup(style),
         script=Markup(script),

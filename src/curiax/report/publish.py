@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._errors import OutputError
 from .._files import read_bytes, read_json, usable
-from .._text import markdown, markdown_code
+from .._text import markdown, markdown_code, markdown_table
 from .._version import __version__
 from ..experiments import exports
 from ..experiments import folder as runs
 from . import claims, figures, origin, output, record
 from .assemble import assemble, distinct
 from .charts import counted
-from .content import Content
+from .content import DECIDED, Claim, Content, Table
 from .output import FIGURES, README, RECORD, REPORT, TABLE
 from .page import page
 from .record import REMEDY, Heading, Record
@@ -83,21 +83,44 @@ def summary(records: Sequence[Record], table: Sequence[Row], heading: Heading) -
     }
 
 
+#: What a cell's tone is in plain text.
+SYMBOLS = {"good": "✓", "bad": "✗", "above": "▲", "below": "▼"}
+
+
 def readme(content: Content, heading: Heading, trained_by: Sequence[str]) -> str:
-    """The tables for readers of the folder."""
+    """The tables for readers of the folder; the documents show its sections, by their headings."""
     again = f"`{REPORT}` shows it interactively; where it is not kept, `curiax report` makes it again from `{RECORD}/`."
-    made_by = f"Made by {markdown_code(heading.command)}; trained by {markdown(', '.join(trained_by))}. {again}"
-    parts = [f"# {markdown(content.title)}", markdown(content.lead), made_by]
+    made_by = f"Made by {markdown_code(heading.command)}; trained by {markdown(', '.join(trained_by))}."
+    parts = [f"# {markdown(content.title)}", markdown(content.lead), made_by, again]
     for notice in content.notices:
         parts.append(f"**{notice.level}**: {markdown(notice.text)}")
+    if content.findings:
+        parts += ["## Findings", "\n".join(f"- {markdown(finding)}" for finding in content.findings), DECIDED]
     for table in (*content.games, *content.ratios, *content.tables):
-        lines = ["| " + " | ".join(map(markdown, table.header)) + " |", "|---" * len(table.header) + "|"]
-        lines += ["| " + " | ".join(markdown(cell.text) for cell in row) + " |" for row in table.rows]
-        parts += [f"## {markdown(table.caption)}", "\n".join(lines), markdown(table.note)]
+        parts += [f"## {markdown(table.caption)}", in_markdown(table), markdown(table.note)]
     if content.claims:
-        held = [f"- **{claim.verdict}**: {markdown(f'{claim.text}. {claim.finding}')}" for claim in content.claims]
-        parts += ["## Claims of the paper", "\n".join(held)]
+        parts += ["## Claims of the paper", "\n".join(line for claim in content.claims for line in in_lines(claim))]
+    for table in content.statistics:
+        parts += [f"## Statistics: {markdown(table.caption)}", in_markdown(table), markdown(table.note)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def in_markdown(table: Table) -> str:
+    """A table with signs for its tones."""
+    rows = [
+        [" ".join(filter(None, (SYMBOLS.get(cell.tone), markdown(cell.text)))) for cell in row] for row in table.rows
+    ]
+    return markdown_table([markdown(name) for name in table.header], rows)
+
+
+def in_lines(claim: Claim) -> Iterator[str]:
+    """A claim with its verdict, and below it each comparison that did not come out as claimed."""
+    yield f"- **{claim.verdict}**: {markdown(f'{claim.text}. {claim.finding}')}"
+    for what, *cells, outcome in claim.comparisons.rows:
+        if outcome.tone != "good":
+            named = zip(claim.comparisons.header[1:], cells, strict=False)
+            numbers = ", ".join(f"{name} {cell.text}" for name, cell in named)
+            yield f"    - {markdown(f'{outcome.text}: {what.text}: {numbers}')}"
 
 
 def kept_in(folder: Path) -> list[Path]:

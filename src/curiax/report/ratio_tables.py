@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..paper.published import RATIO
 from . import ratio, statistics
 from .charts import divided
+from .comparisons import against_rivals
 from .content import Cell, Table
 from .record import Record
 from .samples import brief
@@ -88,37 +89,33 @@ def share_left(row: Row) -> str:
     return f"{brief(row.mean)} %{interval}"
 
 
-def ratio_statistics(records: Sequence[Record], reference: str) -> tuple[Table, ...]:
+def ratio_statistics(records: Sequence[Record], rivals: Mapping[str, str]) -> tuple[Table, ...]:
     """Of each task that compares two kinds of transitions: robust means, distances from 1, who comes closer."""
     comparing = [record for record in records if record.compared]
     return tuple(
-        ratio_statistics_table([record for record in comparing if record.task == task], task, reference)
+        ratio_statistics_table([record for record in comparing if record.task == task], task, rivals)
         for task in dict.fromkeys(record.task for record in comparing)
     )
 
 
-def ratio_statistics_table(records: Sequence[Record], task: str, reference: str) -> Table:
+def ratio_statistics_table(records: Sequence[Record], task: str, rivals: Mapping[str, str]) -> Table:
     """One task's."""
-    base = next((record for record in records if record.label == reference), None)
+    far_from = {record.label: ratio.distance(record.in_the_end(RATIO)) for record in records}
+    versus, against, explained_by = against_rivals(far_from, rivals, lower=True, digits=2, better="closer to 1")
     lines = []
     for record in records:
-        final = record.in_the_end(RATIO)
-        far = ratio.distance(final)
-        closer = "–"
-        if base is not None and base is not record and min(len(far), len(base.seeds)) > 1:
-            chance, low, high = statistics.improvement(-far, -ratio.distance(base.in_the_end(RATIO)))
-            closer = f"{chance:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
+        final, far = record.in_the_end(RATIO), far_from[record.label]
         cells = [
             Cell(record.label),
             Cell(bracketed(statistics.iqm(final), statistics.interval(final, "iqm"), 2)),
             Cell(bracketed(float(far.mean()), ratio.interval(far), 2)),
         ]
-        lines.append((*cells, *([Cell(closer)] if base else [])))
-    header = ("", "IQM of the ratio", "distance from 1", *([f"P(closer to 1 than {reference})"] if base else []))
+        lines.append((*cells, *against.get(record.label, ())))
+    header = ("", "IQM of the ratio", "distance from 1", *versus)
     note = (
         "IQM: mean of the middle half of the seeds. Distance from 1: |ln ratio| of each seed, mean; 0.22 is a quarter "
         "more for one kind, 0.69 twice as much. "
-        + (f"P: chance that a run of the line ends closer to 1 than a run of {reference}. " if base else "")
+        + (f"Of the distance: {explained_by}" if explained_by else "")
         + f"Brackets: 95 % intervals; {BRACKETS}."
     )
     return Table(f"{task_title(task)}: ratio in the end", header, tuple(lines), note)

@@ -13,10 +13,11 @@ from ..paper.published import RATIO, SCORE
 from . import claims as judging
 from . import statistics
 from .charts import metric_of
+from .comparisons import against_rivals
 from .content import Cell, Table
 from .record import Record
 from .table import COLLAPSED, NOT_COLLAPSING, ROUNDED, TEST, VERDICTS, Row, fallen, possible
-from .words import BRACKETS, INTERVALS, OF_COVERAGE, chance, number, task_title
+from .words import BRACKETS, INTERVALS, OF_COVERAGE, chance, listed, number, quoted, task_title
 
 TONES = {"agrees": "good", "above": "above", "below": "below", "untested": "unsure", "not comparable": "unsure", "": ""}
 #: Where there are so few cells, visiting all of them is the goal, and how soon it is reached the measure.
@@ -28,6 +29,10 @@ ALL_TASKS = "All tasks"
 SIGNS = "; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above it, ▼ below it"
 #: The groups that have tables of their own, which say more.
 ELSEWHERE = (RATIO, SCORE)
+#: From which p value on two lines cannot be told apart.
+LEVEL = 0.05
+#: So many names of lines are told; of more their number.
+MOST_NAMES = 6
 Rows = Mapping[tuple[str, str, str], Row]
 
 
@@ -201,14 +206,43 @@ def authors_cell(row: Row) -> Cell:
     return Cell(runs, TONES[row.authors_verdict], said.get(row.authors_verdict, "not tested"))
 
 
+# --- findings ---------------------------------------------------------------------------------------------
+
+
+def findings(records: Sequence[Record], table: Sequence[Row]) -> tuple[str, ...]:
+    """Of each task with several lines a sentence: who has the best mean, and who cannot be told apart from it."""
+    found = []
+    for name, tasks in headlines(records).items():
+        metric = metric_of(records, name)
+        for task in tasks if metric.better and metric.across == "mean" else ():
+            own = [row for row in table if (row.task, row.metric) == (task, name) and row.seeds > 1]
+            if len(own) > 1:
+                found.append(leader(task, own, metric))
+    return tuple(found)
+
+
+def leader(task: str, rows: Sequence[Row], metric: Metric) -> str:
+    """The sentence of one task."""
+    best = max(rows, key=lambda row: -row.mean if metric.better == "lower" else row.mean)
+    rest = [row for row in rows if row is not best]
+    p = statistics.holm([statistics.difference_test(best.values, row.values) for row in rest])
+    tied = [row.method for row, each in zip(rest, p, strict=True) if each >= LEVEL]
+    word = "lowest" if metric.better == "lower" else "highest"
+    told = f"{task_title(task)}: {quoted(best.method)} has the {word} {metric.title}, {in_words(best, metric)} {metric.unit}"
+    if not tied:
+        return f"{told.strip()}; every other line is significantly worse."
+    names = listed(tied) if len(tied) <= MOST_NAMES else f"{len(tied)} of the {len(rest)} other lines"
+    return f"{told.strip()}; {names} cannot be told apart from it."
+
+
 # --- statistics -------------------------------------------------------------------------------------------
 
 
-def statistics_tables(records: Sequence[Record], reference: str) -> tuple[Table, ...]:
+def statistics_tables(records: Sequence[Record], rivals: Mapping[str, str]) -> tuple[Table, ...]:
     """A table for each task; the first of each headline explains the columns."""
     found: list[Table] = []
     for metric, tasks in headlines(records).items():
-        tables = [statistics_table(records, task, metric_of(records, metric), reference) for task in tasks]
+        tables = [statistics_table(records, task, metric_of(records, metric), rivals) for task in tasks]
         first, known = tables[0], set(tables[0].header)
 
         def briefly(table: Table, first: Table = first, known: set[str] = known) -> Table:
@@ -221,23 +255,30 @@ def statistics_tables(records: Sequence[Record], reference: str) -> tuple[Table,
     return tuple(found)
 
 
-def statistics_table(records: Sequence[Record], task: str, metric: Metric, reference: str) -> Table:
-    """Robust means and the probability of improvement; of coverage also speed and collapsed runs."""
+def statistics_table(records: Sequence[Record], task: str, metric: Metric, rivals: Mapping[str, str]) -> Table:
+    """Robust means, each line against its rival; of coverage also speed and collapsed runs."""
     here = {r.label: r for r in records if r.task == task and metric.name in r.curves and known(r, metric)}
-    base = here.get(reference) if metric.better else None
     counted = metric.group == "coverage"
     reachable = metric.name.replace("coverage/", "reachable/")
     collapsing = counted and task not in NOT_COLLAPSING
+    ends = {label: record.in_the_end(metric.name) * metric.factor for label, record in here.items()}
+    versus, against, explained_by = (
+        ((), {}, "")
+        if not metric.better
+        else against_rivals(
+            ends, rivals, lower=metric.better == "lower", digits=1 if metric.digits is None else metric.digits
+        )
+    )
     header = [
         "",
         "IQM",
         *(["mean over training", "steps to 50 %", "75 %", "90 %"] if counted else ["lowest and highest run"]),
-        *([f"P(better than {reference})"] if base else []),
+        *versus,
         *(["collapsed"] if collapsing else []),
     ]
     lines = []
     for label, record in here.items():
-        final = record.in_the_end(metric.name) * metric.factor
+        final = ends[label]
         cells = [Cell(label), Cell(spanned(statistics.iqm(final), final, "iqm", metric))]
         if counted:
             area = statistics.area(record.steps, record.curves[metric.name])
@@ -246,7 +287,7 @@ def statistics_table(records: Sequence[Record], task: str, metric: Metric, refer
             cells += [speed_cell(statistics.steps_to(record.steps, share, goal)) for goal in (50.0, 75.0, 90.0)]
         else:
             cells.append(Cell(f"{metric.text(final.min())} to {metric.text(final.max())}"))
-        cells += [improvement_cell(final, base, record, metric)] if base else []
+        cells += against.get(label, ())
         cells += [collapsed_cell(fallen(record, metric.name), len(final))] if collapsing else []
         lines.append(tuple(cells))
     of_what = "of the reachable cells" if any(reachable in r.curves for r in here.values()) else ALL_CELLS
@@ -258,7 +299,7 @@ def statistics_table(records: Sequence[Record], task: str, metric: Metric, refer
             if counted
             else ""
         )
-        + (f"P: chance that a run of the line beats a run of {reference}, ties counting half. " if base else "")
+        + explained_by
         + (f"Collapsed: ended below {COLLAPSED:g} %, with the seeds. " if collapsing else "")
         + f"Brackets: 95 % intervals, not cut; {BRACKETS}."
         + (" No interval knows of a collapse that did not happen in these runs." if collapsing else "")
@@ -285,16 +326,6 @@ def speed_cell(reached: Sequence[int | None]) -> Cell:
     count = sum(step is not None for step in reached)
     text = "never" if count == 0 else f"{'–' if middle is None else f'{middle / 1000:.0f}k'} ({count}/{len(reached)})"
     return Cell(text, hint="– means that fewer than half of the seeds got there")
-
-
-def improvement_cell(final: np.ndarray, base: Record, record: Record, metric: Metric) -> Cell:
-    """The chance to beat the reference."""
-    if base is record or min(len(final), len(base.seeds)) < 2:
-        return Cell("–")
-    sign = -1.0 if metric.better == "lower" else 1.0
-    chance, low, high = statistics.improvement(sign * final, sign * base.in_the_end(metric.name) * metric.factor)
-    interval = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-    return Cell(f"{chance:.2f}{interval}")
 
 
 def collapsed_cell(seeds: Sequence[int], total: int) -> Cell:

@@ -46,6 +46,17 @@ def seed_text(seeds: Sequence[int]) -> str:
     return ",".join(map(str, seeds))
 
 
+def quoted(name: str) -> str:
+    """A line's label within a sentence; one of several words in quotation marks."""
+    return f"“{name}”" if " " in name else name
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    names = [quoted(name) for name in names]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def number(value: float | None, digits: int = 1) -> str:
     """A number, or a dash."""
     return "–" if value is None or not np.isfinite(value) else f"{value:.{digits}f}".replace("-", "−")
