@@ -228,11 +228,12 @@ def leader(task: str, rows: Sequence[Row], metric: Metric) -> str:
     p = statistics.holm([statistics.difference_test(best.values, row.values) for row in rest])
     tied = [row.method for row, each in zip(rest, p, strict=True) if each >= LEVEL]
     word = "lowest" if metric.better == "lower" else "highest"
-    told = f"{task_title(task)}: {quoted(best.method)} has the {word} {metric.title}, {in_words(best, metric)} {metric.unit}"
+    value = f"{in_words(best, metric)} {metric.unit}".strip()
+    told = f"{task_title(task)}: {quoted(best.method)} has the {word} {metric.title}, {value}"
     if not tied:
-        return f"{told.strip()}; every other line is significantly worse."
+        return f"{told}; every other line is significantly worse."
     names = listed(tied) if len(tied) <= MOST_NAMES else f"{len(tied)} of the {len(rest)} other lines"
-    return f"{told.strip()}; {names} cannot be told apart from it."
+    return f"{told}; {names} cannot be told apart from it."
 
 
 # --- statistics -------------------------------------------------------------------------------------------
