@@ -67,7 +67,7 @@ class Peer:
             )
         except OSError as error:
             raise SystemExit(f"--rllte-python {python}: {error.strerror}") from None
-        self.said = json.loads(self._answer())
+        self.environment = json.loads(self._answer())
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -75,8 +75,8 @@ class Peer:
         if not line:
             assert self._process.stderr is not None
             commands = (__doc__ or "").partition("    python3.11")[1:]
-            said = self._process.stderr.read().strip().splitlines()[-1:]
-            raise SystemExit(f"rllte-core could not be run: {''.join(said)}\n\n{''.join(commands).rstrip()}\n")
+            lines = self._process.stderr.read().strip().splitlines()[-1:]
+            raise SystemExit(f"rllte-core could not be run: {''.join(lines)}\n\n{''.join(commands).rstrip()}\n")
         return line
 
     def seconds(self, method: str, batch: int, times: int) -> float:
@@ -243,7 +243,7 @@ def main() -> None:
         "actions": ACTIONS,
         "minibatches": BATCHES,
         "sizes": args.sizes,
-        "rllte": peer.said,
+        "rllte": peer.environment,
         "jax_threads": os.cpu_count(),
     }
     write(args.out, (__doc__ or "").splitlines()[0], facts, settings, {"seconds": seconds}, summary, targets)

@@ -49,17 +49,17 @@ def check_python(python: str) -> None:
 
 
 class Baseline:
-    """Stable-Baselines3 in fresh processes; keeps what each of them said."""
+    """Stable-Baselines3 in fresh processes; keeps what each of them printed."""
 
     def __init__(self, python: str, rollouts: int) -> None:
         self._python, self._rollouts = python, rollouts
-        self.said: list[dict[str, Any]] = []
+        self.results: list[dict[str, Any]] = []
 
     def train(self) -> float:
         """Seconds of the rollouts after the warm-up."""
         output = fresh_python([str(WORKER), "--rollouts", str(self._rollouts + 1)], python=self._python)
-        self.said.append(json.loads(output.splitlines()[-1]))
-        return sum(self.said[-1]["seconds"][1:])
+        self.results.append(json.loads(output.splitlines()[-1]))
+        return sum(self.results[-1]["seconds"][1:])
 
 
 def summarise(
@@ -110,14 +110,14 @@ def main() -> None:
             "seeds": args.seeds,
             **program.plan.settings,
         },
-        "sb3": baseline.said[0]["settings"],
-        "sb3_versions": baseline.said[0]["versions"],
+        "sb3": baseline.results[0]["settings"],
+        "sb3_versions": baseline.results[0]["versions"],
         "steps": steps,
     }
     repeats = {
         "train_seconds": seconds,
         "curiax_compile_seconds": program.compile_seconds,
-        "sb3_rollout_seconds": [said["seconds"] for said in baseline.said],
+        "sb3_rollout_seconds": [result["seconds"] for result in baseline.results],
     }
     write(args.out, (__doc__ or "").splitlines()[0], facts, settings, repeats, summary, targets)
     rows = [

@@ -192,9 +192,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 Target(f"{what}, {name}: steps/s of {words}", row[kind], least, "at least")
                 for name, row in table.items()
             ]
-    said = {name: getattr(args, name) for name in ("game", "method", "preset", "seeds", "iterations", "mixed")}
-    said |= {"device": device}
-    write(args.out, (__doc__ or "").split("\n")[0], facts, said, found, table, targets)
+    conditions = {name: getattr(args, name) for name in ("game", "method", "preset", "seeds", "iterations", "mixed")}
+    conditions |= {"device": device}
+    write(args.out, (__doc__ or "").split("\n")[0], facts, conditions, found, table, targets)
     columns = ("case", "emulators/s", "training/s", "ratio", "learner/s")
     rows = [
         [name, f"{row['emulators']:,.0f}", f"{row['training']:,.0f}", f"{row['ratio']:.2f}", f"{row['learner']:,.0f}"]

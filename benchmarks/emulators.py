@@ -115,8 +115,8 @@ def random_actions(game: str, envs: int) -> np.ndarray:
 
 def spent(process: int) -> float:
     """Seconds that the processors have spent on another process; 0 where the system does not tell."""
-    told = Path(f"/proc/{process}/schedstat")
-    return int(told.read_text().split()[0]) * 1e-9 if told.exists() else 0.0
+    file = Path(f"/proc/{process}/schedstat")
+    return int(file.read_text().split()[0]) * 1e-9 if file.exists() else 0.0
 
 
 def cases(game: str, envs: int, threads: int) -> dict[str, Callable[[], Fleets | Peer]]:

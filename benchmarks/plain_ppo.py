@@ -53,15 +53,15 @@ def theirs(task: str, steps: int, seeds: int, python: str, jobs: int) -> dict[st
 
     def one(seed: int) -> dict[str, Any]:
         arguments = [str(WORKER), "--task", task, "--seed", str(seed), "--steps", str(steps)]
-        said = json.loads(fresh_python(arguments, python=python).splitlines()[-1])
-        assert said["rollout"] == ROLLOUT
-        say(f"{task}: SB3 seed {seed}, {said['seconds']:.0f} s")
-        return said
+        result = json.loads(fresh_python(arguments, python=python).splitlines()[-1])
+        assert result["rollout"] == ROLLOUT
+        say(f"{task}: SB3 seed {seed}, {result['seconds']:.0f} s")
+        return result
 
     with ThreadPoolExecutor(jobs) as pool:
-        said = list(pool.map(one, range(seeds)))
-    returns = np.stack([by_rollout(one["ended"], steps // ROLLOUT) for one in said])
-    return {"seconds": sum(one["seconds"] for one in said), "returns": returns, "versions": said[0]["versions"]}
+        results = list(pool.map(one, range(seeds)))
+    returns = np.stack([by_rollout(one["ended"], steps // ROLLOUT) for one in results])
+    return {"seconds": sum(one["seconds"] for one in results), "returns": returns, "versions": results[0]["versions"]}
 
 
 def by_rollout(ended: list[tuple[int, float]], rollouts: int) -> np.ndarray:

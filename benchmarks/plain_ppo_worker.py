@@ -45,13 +45,13 @@ def main() -> None:
     returns, begun = Returns(), time.perf_counter()
     model.learn(args.steps, callback=returns)
     packages = ("torch", "stable-baselines3", "gymnasium", "numpy")
-    said = {
+    result = {
         "seconds": time.perf_counter() - begun,
         "rollout": model.n_steps,
         "ended": returns.ended,
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
     }
-    print(json.dumps(said))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def main() -> None:
     args = options.parse_args()
     facts = start_facts()
     with tempfile.TemporaryDirectory(prefix="curiax-resume-") as base:
-        pythons, said = {"now": sys.executable, "older": args.older_python}, {}
+        pythons, first_runs = {"now": sys.executable, "older": args.older_python}, {}
         cpu: dict[str, list[float]] = {name: [] for name in pythons}
 
         def again(name: str) -> float:
@@ -71,16 +71,18 @@ def main() -> None:
             shutil.rmtree(place / "again", ignore_errors=True)
             shutil.copytree(place / "run", place / "again")
             begun = time.time()
-            told = child(pythons[name], place / "again", place / "cache", False)
-            cpu[name].append(told["cpu"])
-            return told["at"] - begun
+            result = child(pythons[name], place / "again", place / "cache", False)
+            cpu[name].append(result["cpu"])
+            return result["at"] - begun
 
         for name, python in pythons.items():
             (Path(base) / name / "cache").mkdir(parents=True)
-            said[name] = child(python, Path(base) / name / "run", Path(base) / name / "cache", True)
+            first_runs[name] = child(python, Path(base) / name / "run", Path(base) / name / "cache", True)
             again(name)  # once unmeasured, so that files and byte code are where they will be
-        if said["now"]["version"] == said["older"]["version"]:
-            options.error(f"{args.older_python} has Curiax {said['now']['version']} as well: nothing to compare with")
+        if first_runs["now"]["version"] == first_runs["older"]["version"]:
+            options.error(
+                f"{args.older_python} has Curiax {first_runs['now']['version']} as well: nothing to compare with"
+            )
         seconds = interleave({name: lambda name=name: again(name) for name in pythons}, args.repeats)
     middle = {name: statistics.median(values) for name, values in seconds.items()}
     busy = {name: statistics.median(values[1:]) for name, values in cpu.items()}
@@ -91,10 +93,15 @@ def main() -> None:
         "saved_cpu_seconds": busy["older"] - busy["now"],
     }
     targets = [Target("saved before a run goes on, s", summary["saved_seconds"], BOUND, "at least")]
-    settings = {"task": TASK, "method": METHOD, "seeds": SEEDS, "versions": {n: s["version"] for n, s in said.items()}}
+    settings = {
+        "task": TASK,
+        "method": METHOD,
+        "seeds": SEEDS,
+        "versions": {n: s["version"] for n, s in first_runs.items()},
+    }
     repeats = {"to_first_iteration": seconds, "cpu": cpu}
     write(args.out, (__doc__ or "").splitlines()[0], facts, settings, repeats, summary, targets)
-    rows = [(f"{n} ({said[n]['version']})", middle[n], min(v), max(v), busy[n]) for n, v in seconds.items()]
+    rows = [(f"{n} ({first_runs[n]['version']})", middle[n], min(v), max(v), busy[n]) for n, v in seconds.items()]
     report(args.out, ("version", "median s", "lowest", "highest", "CPU s"), rows, targets)
 
 

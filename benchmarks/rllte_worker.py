@@ -92,8 +92,8 @@ def main() -> None:
             resized(reward, args.observation, args.actions, args.width)
         cases[name, batch] = reward, flat if name == "disagreement" else samples
     packages = ("torch", "rllte-core", "gymnasium", "numpy")
-    said = {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}}
-    print(json.dumps({"versions": said, "threads": torch.get_num_threads()}), flush=True)
+    versions = {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}}
+    print(json.dumps({"versions": versions, "threads": torch.get_num_threads()}), flush=True)
     for line in sys.stdin:
         name, batch, times = line.split()
         reward, given = cases[name, int(batch)]

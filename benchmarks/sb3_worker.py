@@ -61,12 +61,12 @@ def main() -> None:
     model.learn(args.rollouts * ROLLOUT, callback=clock)
     moments = [*clock.begins, time.perf_counter()]
     packages = ("torch", "stable-baselines3", "gymnasium", "numpy")
-    said = {
+    result = {
         "seconds": [after - before for before, after in itertools.pairwise(moments)],
         "settings": {**SETTINGS, "policy": "MlpPolicy, 64-64 tanh, separate", "threads": torch.get_num_threads()},
         "versions": {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in packages}},
     }
-    print(json.dumps(said))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

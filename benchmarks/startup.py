@@ -40,8 +40,8 @@ def start_once(seeds: int, cache: str) -> dict[str, float]:
     """One fresh process with this cache folder: its start-up seconds, and seconds to the end of its first iteration."""
     begun = time.time()
     output = fresh_python(["-c", CHILD, TASK, METHOD, str(seeds)], CURIAX_CACHE=cache, JAX_COMPILATION_CACHE_DIR="")
-    said = json.loads(output)
-    return {"start": said["start"], "to_first_iteration": round(said["first_iteration_at"] - begun, 3)}
+    moments = json.loads(output)
+    return {"start": moments["start"], "to_first_iteration": round(moments["first_iteration_at"] - begun, 3)}
 
 
 def measure(seeds: int, repeats: int, warm: int) -> dict[str, list[dict[str, float]]]:

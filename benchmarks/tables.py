@@ -55,9 +55,9 @@ def beside_older(results: Path) -> str:
     lines = []
     for figure, found in data["repeats"].items():
         worse, scatter = (data["summary"][figure][name] for name in ("worse_by", "scatter"))
-        shown = [", ".join(f"{value:.3g}" for value in found[which]) for which in ("older", "this")]
+        cells = [", ".join(f"{value:.3g}" for value in found[which]) for which in ("older", "this")]
         met = "" if all(target["met"] for target in data["targets"] if target["name"] == figure) else " (missed)"
-        lines.append([figure, *shown, f"{100 * worse:+.0f} %{met}", f"{100 * scatter:.0f} %"])
+        lines.append([figure, *cells, f"{100 * worse:+.0f} %{met}", f"{100 * scatter:.0f} %"])
     versions = data["machine"]["versions"]
     header = ["each round", "0.4.0", f"{versions['curiax']}", "worse by", "scatter"]
     note = (
@@ -103,7 +103,7 @@ def plain_ppo(results: Path) -> str:
     data, lines = figures(results, "plain_ppo"), []
     bounds = {target["name"]: target for target in data["targets"]}
 
-    def told(task: str, words: str, values: Sequence[float]) -> str:
+    def cell(task: str, words: str, values: Sequence[float]) -> str:
         mean = f"{sum(values) / len(values):,.0f}"
         found = [target for name, target in bounds.items() if name.startswith(task) and words in name]
         return stacked(mean, *(f"at least {t['bound']:g}{'' if t['met'] else ' (missed)'}" for t in found))
@@ -114,9 +114,9 @@ def plain_ppo(results: Path) -> str:
         lines.append(
             [
                 f"{task}, {data['settings'][task]['steps']:,} steps",
-                told(task, "at 30k", own["early"]),
+                cell(task, "at 30k", own["early"]),
                 theirs[0],
-                told(task, "in the end", own["end"]),
+                cell(task, "in the end", own["end"]),
                 theirs[1],
             ]
         )
@@ -176,9 +176,9 @@ def host_ratios(results: Path) -> str:
         own, ratios = data["repeats"][task], []
         for name, words in RATIOS.items():
             target = targets.get(f"{task}: {words}")
-            told = "" if target is None else f"{target['kind']} {target['bound']:g}"
+            bound = "" if target is None else f"{target['kind']} {target['bound']:g}"
             missed = " (missed)" if target and not target["met"] else ""
-            ratios.append(stacked(f"{own[name]:.2f}{missed}", told))
+            ratios.append(stacked(f"{own[name]:.2f}{missed}", bound))
         seconds = [f"{own['seconds'][part]:.2f}" for part in ("training", "physics", "learner")]
         lines.append([f"{MUJOCO[task]}, `{own['method']}`, {own['seeds']} seeds", *seconds, *ratios])
     header = ["", "training", "physics alone", "learner alone", "training ÷ (physics + learner)", "training ÷ physics"]
@@ -199,16 +199,22 @@ def host_profile(results: Path) -> str:
 def arcade(results: Path) -> str:
     """Training on a game beside its emulators alone and the learner alone."""
     data = figures(results, ARCADE)
-    told, columns = data["settings"], ("training", "emulators", "learner")
+    settings, columns = data["settings"], ("training", "emulators", "learner")
     lines = [
         [name, *(f"{row[column]:,.0f}" for column in columns), f"{row['ratio']:.2f}"]
         for name, row in data["summary"].items()
     ]
-    header = [f"`atari:{told['game']}`, `{told['method']}`", "training", "emulators alone", "learner alone", "ratio"]
-    where = machine_text(data["machine"]) + ("" if told["device"] == "cpu" else f" and {told['device']}")
+    header = [
+        f"`atari:{settings['game']}`, `{settings['method']}`",
+        "training",
+        "emulators alone",
+        "learner alone",
+        "ratio",
+    ]
+    where = machine_text(data["machine"]) + ("" if settings["device"] == "cpu" else f" and {settings['device']}")
     note = (
         "Steps of the agent per second: medians of the repeats; ratio: training ÷ emulators alone, median of those "
-        f"within each repeat. Preset `{told['preset']}`. {where}; `{data['machine']['command']}`."
+        f"within each repeat. Preset `{settings['preset']}`. {where}; `{data['machine']['command']}`."
     )
     return f"{markdown_table(header, lines)}\n\n{note}"
 

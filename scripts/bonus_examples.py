@@ -159,8 +159,8 @@ def main() -> None:
         agents = read(fresh_python(call, **environment))
         seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        told = ", ".join(f"{agent} {found['bins']} bins, {found['flags']} flags" for agent, found in agents.items())
-        say(f"{shlex.join([*environment.values(), *call])}: {told}; {spent:.1f} s of CPU, {seconds:.1f} s")
+        counts = ", ".join(f"{agent} {found['bins']} bins, {found['flags']} flags" for agent, found in agents.items())
+        say(f"{shlex.join([*environment.values(), *call])}: {counts}; {spent:.1f} s of CPU, {seconds:.1f} s")
         return {"seed": seed, "agents": agents, "cpu_seconds": round(spent, 1), "seconds": round(seconds, 1)}
 
     examples: dict[str, Any] = {}

@@ -202,8 +202,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not (args.wheels or args.no_wheels):
             alone = {*FILES_ONLY, *map(name_of, args.build)}
             wanted = [*needed(args.extras, present), *args.also]
-            asked = {name_of(line) for line in wanted}
-            wanted += [line for line in args.build if name_of(line) not in asked]
+            names = {name_of(line) for line in wanted}
+            wanted += [line for line in args.build if name_of(line) not in names]
             built = [line for line in wanted if name_of(line) in alone]
             if built:
                 build(built, args, folder)

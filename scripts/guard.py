@@ -61,15 +61,15 @@ def bonus(method: str) -> Callable[[], Arrays]:
 
     def run() -> Arrays:
         rng, box = np.random.default_rng(0), gymnasium.spaces.Box(-5.0, 5.0, (3,), np.float32)
-        asked = curiax.Bonus(method, box, gymnasium.spaces.Discrete(4), num_envs=2, seed=1)
+        subject = curiax.Bonus(method, box, gymnasium.spaces.Discrete(4), num_envs=2, seed=1)
         obs = rng.uniform(-4, 4, size=(17, 2, 3)).astype(np.float32)
         action, ended, never = rng.integers(4, size=(16, 2)), np.zeros((16, 2), bool), np.zeros((16, 2), bool)
         ended[9, 1] = True
         found = {}
         for again in range(3):
-            found[f"paid/{again}"] = asked.reward(obs[:-1] + again, action, obs[1:] - again, ended, never)
-            found |= {f"{name}/{again}": np.asarray(value) for name, value in asked.update().items()}
-        return {**found, **{f"state/{k}": np.asarray(x) for k, x in enumerate(leaves(asked.state))}}
+            found[f"paid/{again}"] = subject.reward(obs[:-1] + again, action, obs[1:] - again, ended, never)
+            found |= {f"{name}/{again}": np.asarray(value) for name, value in subject.update().items()}
+        return {**found, **{f"state/{k}": np.asarray(x) for k, x in enumerate(leaves(subject.state))}}
 
     return run
 

@@ -49,7 +49,7 @@ def main() -> None:
     targets["features"] = [
         Target(spec, key=jax.random.key(seed)).calibrated(jnp.asarray(np.concatenate(half))) for seed in range(SEEDS)
     ]
-    told = {}
+    results = {}
     for name, several in targets.items():
         each = [of_target(target, ones, others) for target in several]
         top = {kind: float(np.mean([one[kind][0] for one in each])) for kind in each[0]}
@@ -58,9 +58,9 @@ def main() -> None:
             | {kind: float(np.mean([nats(np.asarray(one[kind]), beta) for one in each])) for kind in each[0]}
             for beta in BETAS
         ]
-        told[name] = {"networks": len(each), "largest_variance": top, "nats": rows}
+        results[name] = {"networks": len(each), "largest_variance": top, "nats": rows}
     command = f"python scripts/mnist_variance.py {sys.argv[1]}"
-    Path(sys.argv[1]).write_text(json.dumps({"command": command, **told}, indent=1, ensure_ascii=False) + "\n")
+    Path(sys.argv[1]).write_text(json.dumps({"command": command, **results}, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -78,9 +78,9 @@ def example(name: str, results: Path) -> str:
 
 def mnist_variance(results: Path) -> str:
     """What LBS would encode of each kind of transition on Noisy MNIST at its best, for some β."""
-    told = json.loads((results / "mnist-variance.json").read_text())
+    data = json.loads((results / "mnist-variance.json").read_text())
     lines = []
-    for pixels, features in zip(told["pixels"]["nats"], told["features"]["nats"], strict=True):
+    for pixels, features in zip(data["pixels"]["nats"], data["features"]["nats"], strict=True):
         cells = [f"{pixels['beta']:g}"]
         for row in (pixels, features):
             first, second = row["1 → 2…9"], row["0 → 1"]
@@ -88,11 +88,11 @@ def mnist_variance(results: Path) -> str:
             cells += [f"{first:.2f}", f"{second:.2f}", ratio]
         lines.append(cells)
     head = ["β", *(f"{name}: {what}" for name in ("pixels", "features") for what in ("1 → 2…9", "0 → 1", "ratio"))]
-    largest = {name: max(told[name]["largest_variance"].values()) for name in ("pixels", "features")}
+    largest = {name: max(data[name]["largest_variance"].values()) for name in ("pixels", "features")}
     return (
         markdown_table(head, lines) + "\n\nIn nats, from the pictures alone. The largest variance of a direction is "
         f"{largest['pixels']:.1f} for pixels and {largest['features']:.1f} for standardised features (mean of "
-        f"{told['features']['networks']} random networks). `{told['command']}`"
+        f"{data['features']['networks']} random networks). `{data['command']}`"
     )
 
 

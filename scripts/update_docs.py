@@ -164,11 +164,11 @@ def plain(value: Any) -> str:
 
 def run_options() -> str:
     """How a run is carried out: the options that `run` and `reproduce` share."""
-    told = descriptions(RunOptions)
+    help_texts = descriptions(RunOptions)
     lines = []
     for name, (_, default) in signature(RunOptions).items():
-        shown = "no" if default is False else f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
-        lines.append([f"`--{name.replace('_', '-')}`", shown, " ".join(told[name].split())])
+        cell = "no" if default is False else f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+        lines.append([f"`--{name.replace('_', '-')}`", cell, " ".join(help_texts[name].split())])
     return markdown_table(["option", "default", ""], lines)
 
 

@@ -22,8 +22,8 @@ def twice(task: str, method: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("one", "two"):
             job = Path(folder) / f"{name}.json"
-            told = {"experiment": experiment.as_json(), "out": str(Path(folder) / name), "seconds": 1e9}
-            job.write_text(json.dumps({**told, "diary": str(Path(folder) / f"{name}.diary")}))
+            job_data = {"experiment": experiment.as_json(), "out": str(Path(folder) / name), "seconds": 1e9}
+            job.write_text(json.dumps({**job_data, "diary": str(Path(folder) / f"{name}.diary")}))
             victim = Path(__file__).with_name("victim.py")
             subprocess.run([sys.executable, str(victim), str(job)], check=True, capture_output=True)
             ends.append(ending(Path(folder) / name))

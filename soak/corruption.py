@@ -79,7 +79,7 @@ class Halfway(Silent):
             raise KeyboardInterrupt
 
 
-def asked(task: str, method: str, seeds: tuple[int, ...]) -> curiax.Experiment:
+def small_experiment(task: str, method: str, seeds: tuple[int, ...]) -> curiax.Experiment:
     """A small experiment."""
     return curiax.Experiment(task, method, seeds=seeds, steps=STEPS * 12, settings=SETTINGS)
 
@@ -127,11 +127,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def examine(checkpoints: Path, true: Mapping[int, tuple[str, str]], who: Mapping[str, Any]) -> str:
     """What becomes of a damaged folder: `mended`, `fell back`, `refused`, `harmless`, or what is wrong."""
-    before, told = contents(checkpoints), []
+    before, messages = contents(checkpoints), []
     store = Checkpoints(checkpoints, who, 3)
     try:
         store.layout()
-        snapshot = store.newest(told.append)
+        snapshot = store.newest(messages.append)
     except (CheckpointError, OutputError) as error:
         if contents(checkpoints) != before:
             return "refused, but something was touched"
@@ -143,8 +143,8 @@ def examine(checkpoints: Path, true: Mapping[int, tuple[str, str]], who: Mapping
     if seen(store, snapshot) != true[snapshot.iteration]:
         return "a wrong state was read"
     if snapshot.iteration == max(true):
-        return "mended" if any("written again" in text for text in told) else "harmless"
-    return "fell back" if told and "is damaged" in told[0] else "fell back in silence"
+        return "mended" if any("written again" in text for text in messages) else "harmless"
+    return "fell back" if messages and "is damaged" in messages[0] else "fell back in silence"
 
 
 def continued(run: Path, experiment: curiax.Experiment, end: Mapping[str, Any]) -> str:
@@ -172,9 +172,9 @@ def soak(
     with tempfile.TemporaryDirectory() as base:
         for number, (task, method) in enumerate((task, method) for task in tasks for method in methods):
             folder = Path(base) / str(number)
-            experiment = asked(task, method, (0, 1))
+            experiment = small_experiment(task, method, (0, 1))
             checkpoints = unfinished(folder / "run", experiment)
-            others = unfinished(folder / "other", asked(task, method, (0, 2)))
+            others = unfinished(folder / "other", small_experiment(task, method, (0, 2)))
             curiax.run(experiment, folder / "whole")
             end = ending(folder / "whole")
             who, true = identity(checkpoints), truths(checkpoints)

@@ -91,26 +91,26 @@ def soak(repeats: int = 6, runs: Sequence[tuple[str, int]] = RUNS) -> dict[str, 
 
     found = []
     for task, steps in runs:
-        told = []
+        reports = []
         for _ in range(repeats):
             command = [sys.executable, __file__, "--task", task, "--steps", str(steps)]
-            told.append(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
-            say(f"{task}: {told[-1]['train']['cost_percent']:+.2f} %, added {told[-1]['train']['added']} s")
+            reports.append(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
+            say(f"{task}: {reports[-1]['train']['cost_percent']:+.2f} %, added {reports[-1]['train']['added']} s")
         entry: dict[str, Any] = {
             "task": task,
             "steps": steps,
             "seeds": 8,
             "checkpoint_seconds": curiax.RunOptions().checkpoint_seconds,
-            "checkpoints": [len(one["train"]["added"]) for one in told],
+            "checkpoints": [len(one["train"]["added"]) for one in reports],
         }
         for kind in ("train", "cpu"):
-            costs = [one[kind]["cost_percent"] for one in told]
+            costs = [one[kind]["cost_percent"] for one in reports]
             mean = statistics.mean(costs)
             # Student's t over the runs; a rehearsal of one run has no spread.
             half = scipy.stats.t.ppf(0.975, repeats - 1) * scipy.stats.sem(costs) if repeats > 1 else 0.0
             entry[kind] = {
-                "seconds": [one[kind]["seconds"] for one in told],
-                "added_by_each": [one[kind]["added"] for one in told],
+                "seconds": [one[kind]["seconds"] for one in reports],
+                "added_by_each": [one[kind]["added"] for one in reports],
                 "cost_percent_of_each": [round(cost, 2) for cost in costs],
                 "cost_percent": round(mean, 2),
                 "interval": [round(mean - half, 2), round(mean + half, 2)],
@@ -126,5 +126,5 @@ if __name__ == "__main__":
     options.add_argument("--repeats", type=int, default=6)
     options.add_argument("--task", choices=TASKS, help="one run of this task, in this process")
     options.add_argument("--steps", type=int, default=RUNS[0][1])
-    said = options.parse_args()
-    print(json.dumps(measured(said.task, said.steps) if said.task else soak(said.repeats), indent=2))
+    args = options.parse_args()
+    print(json.dumps(measured(args.task, args.steps) if args.task else soak(args.repeats), indent=2))

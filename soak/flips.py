@@ -131,10 +131,10 @@ def soak(flips: int = 500, seed: int = 0) -> dict[str, Any]:
         share = flips * (k + 1) // len(reports) - flips * k // len(reports)
         count("report", report, every(report), look_at_report, share)
     with tempfile.TemporaryDirectory() as base:
-        asked = corruption.asked("mountain-car", "lbs", (0, 1))
+        experiment = corruption.small_experiment("mountain-car", "lbs", (0, 1))
         run, export = Path(base) / "run", Path(base) / "export"
-        checkpoints = corruption.unfinished(Path(base) / "unfinished", asked)
-        curiax.run(asked, run)
+        checkpoints = corruption.unfinished(Path(base) / "unfinished", experiment)
+        curiax.run(experiment, run)
         curiax.export(run, export)
         count("run", run, every(run), compared(read_run, run), flips)
         count("export", export, every(export), compared(read_export, export), flips)
@@ -153,5 +153,5 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--flips", type=int, default=500, help="for each kind of folder")
     options.add_argument("--seed", type=int, default=0)
-    said = options.parse_args()
-    print(json.dumps(soak(said.flips, said.seed), indent=2))
+    args = options.parse_args()
+    print(json.dumps(soak(args.flips, args.seed), indent=2))

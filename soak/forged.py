@@ -167,7 +167,7 @@ def set_traps(cwd: Path, log: Path) -> None:
 # --- forgeries --------------------------------------------------------------------------------------------
 
 
-def told(file: Path) -> Any:
+def json_of(file: Path) -> Any:
     """What a JSON file says."""
     return json.loads(file.read_text())
 
@@ -192,7 +192,7 @@ def says(file: str, places: Mapping[str, Any], *, both: str = "") -> Change:
     def change(folder: Path) -> None:
         written = 0
         for name in filter(None, (file, both)):
-            data = told(folder / name)
+            data = json_of(folder / name)
             for place, value in places.items():
                 with contextlib.suppress(KeyError):
                     put(data, place, value)
@@ -222,7 +222,7 @@ def lists(place: str) -> Change:
     """A report whose list of files has a place outside."""
 
     def change(folder: Path) -> None:
-        data = told(folder / LIST)
+        data = json_of(folder / LIST)
         data["files"][place] = {"bytes": len(SECRET), "blake2b": "0" * 32}
         (folder / LIST).write_text(json.dumps(data))
         fuzz.sign_kept(folder, files=False)
@@ -416,8 +416,8 @@ def markup() -> list[Case]:
         for place in places[:1]:
             cases.append((f"{place} {text!r}", "kept", says("record/runs.json", {place: text})))
         words = {part: text for part in ("title", "unit", "note", "brief", "missing")} | {"rank": 99}
-        told = {"coverage/cells": words, text: words}
-        cases.append((f"metrics {text!r}", "kept", says("record/runs.json", {"runs.0/metrics": told})))
+        metrics = {"coverage/cells": words, text: words}
+        cases.append((f"metrics {text!r}", "kept", says("record/runs.json", {"runs.0/metrics": metrics})))
         kinds = {"runs.0.compared": [text, "b"], "samples.mnist.before.0": text}
         cases += [(f"{place} {text!r}", "gallery", says("record/runs.json", {place: v})) for place, v in kinds.items()]
     return cases
@@ -540,8 +540,8 @@ def bombs() -> list[Case]:
     ]
     for method, setting, value in sizes():
         places = (f"settings/{setting}", f"experiment.settings/{setting}")
-        asked = {f"bonus.settings/{setting.partition('.')[2]}": value} if setting.startswith("method.") else {}
-        both = {place: value for place in places} | asked
+        of_bonus = {f"bonus.settings/{setting.partition('.')[2]}": value} if setting.startswith("method.") else {}
+        both = {place: value for place in places} | of_bonus
         cases.append((f"{method}, {setting} {value}", f"of-{method}", says("agents.json", both)))
         cases.append((f"{method}, {setting} {value}, unasked", f"of-{method}", says("agents.json", {places[0]: value})))
     for many in (20_000_000, 60_000_000, 100_000_000):
@@ -596,7 +596,7 @@ def wide(count: int, *, arrays: bool = False) -> Callable[[Any], Any]:
 def numbers_in_lists(folder: Path) -> None:
     """Both descriptions of a run with as many numbers as a file may just hold."""
     for file in ("manifest.json", "agents.json"):
-        data = told(folder / file)
+        data = json_of(folder / file)
         data["ballast"] = [1] * 5_500_000
         (folder / file).write_text(json.dumps(data, separators=(",", ":")))
     sign(folder)
@@ -692,9 +692,9 @@ def readers(kind: str, case: Path, out: Path) -> dict[str, Callable[[], Any]]:
 
 def peak() -> int:
     """The most bytes that this process has had since the last time one asked."""
-    told = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    peak_line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     Path("/proc/self/clear_refs").write_text("5")
-    return int(told.split()[1]) << 10
+    return int(peak_line.split()[1]) << 10
 
 
 def too_long(*_: Any) -> None:
@@ -706,10 +706,10 @@ def read_one(read: Callable[[], Any]) -> tuple[str, str]:
     """What became of a reading: `refused`, `read` or `traceback`, and everything that was said."""
     from curiax import CuriaxError
 
-    said = io.StringIO()
+    output = io.StringIO()
     signal.alarm(MOST_SECONDS)
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = read()
     except CuriaxError as error:
         return "refused", f"curiax: {error}"
@@ -718,10 +718,10 @@ def read_one(read: Callable[[], Any]) -> tuple[str, str]:
         return "traceback", f"{type(error).__name__} in {Path(where.filename).name}:{where.lineno}: {str(error)[:160]}"
     finally:
         signal.alarm(0)
-    return "refused" if code else "read", said.getvalue()
+    return "refused" if code else "read", output.getvalue()
 
 
-def shown(page: Path) -> str:
+def without_code(page: Path) -> str:
     """A page without what Markdown shows as code, where a tag is a text."""
     text = page.read_text(errors="replace")
     return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text) if page.suffix == ".md" else text
@@ -765,9 +765,9 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
         untouched = fuzz.snapshot(case)
         peak()
         for name, read in readers(kind, case, out).items():
-            outcome, said = read_one(read)
+            outcome, output = read_one(read)
             tally[outcome] += 1
-            pages = "".join(shown(page) for page in out.glob("report/*.[mh]*"))
+            pages = "".join(without_code(page) for page in out.glob("report/*.[mh]*"))
             used = peak()
             most = max(most, (used, f"{kind}: {what}, {name}"))
             found = {
@@ -775,13 +775,13 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
                 "imports": log.exists() or str(cwd) in sys.path or "" in sys.path,
                 "memory": used > MOST_MEMORY,
                 # Whatever is refused is told in a line that begins with our name; verify lists what differs.
-                "unspoken": outcome == "refused" and name != "verify" and not SPOKEN.search(said),
-                "control_characters": bool(CONTROL.search(said)),
+                "unspoken": outcome == "refused" and name != "verify" and not SPOKEN.search(output),
+                "control_characters": bool(CONTROL.search(output)),
                 "live_markup": bool(LIVE.search(pages)),
             }
             for miss in (miss for miss, there in found.items() if there):
                 tally[miss] += 1
-                about = {"case": number, "what": f"{kind}: {what}", "reader": name, "said": said[:300]}
+                about = {"case": number, "what": f"{kind}: {what}", "reader": name, "said": output[:300]}
                 misses.append({"miss": miss, **about, "mib": used >> 20})
             if found["imports"]:
                 log.unlink(missing_ok=True)
@@ -793,10 +793,10 @@ def run_batch(work: Path, numbers: Sequence[int]) -> dict[str, Any]:
             misses.append({"miss": "writes_outside", "case": number, "what": f"{kind}: {what}", "said": str(strays)})
         shutil.rmtree(home)
     for words in (["list"], ["doctor"]):
-        outcome, said = read_one(lambda words=words: main(words))
+        outcome, output = read_one(lambda words=words: main(words))
         if outcome != "read" or log.exists() or str(cwd) in sys.path:
             tally["imports"] += 1
-            misses.append({"miss": "imports", "what": words[0], "said": said[:300]})
+            misses.append({"miss": "imports", "what": words[0], "said": output[:300]})
     return {"tally": dict(tally), "misses": misses, "most": most}
 
 
@@ -862,8 +862,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="read every n-th case")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    said = parser.parse_args()
-    figures = soak(range(said.first, len(every_case()), said.every))
+    args = parser.parse_args()
+    figures = soak(range(args.first, len(every_case()), args.every))
     print(json.dumps(figures, indent=2))
     return 0 if figures["passed"] else 1
 

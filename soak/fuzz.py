@@ -77,11 +77,11 @@ def sign_kept(folder: Path, *, files: bool = True) -> None:
     from curiax.report import output
 
     file = folder / output.MARKER
-    told = json.loads(file.read_text())
+    document = json.loads(file.read_text())
     if files:
         there = output.described(folder)
-        told["files"] = {name: said.model_dump() for name, said in there.items() if name != output.MARKER}
-    file.write_text(json.dumps({**told, "seal": output.seal(told)}, indent=1) + "\n")
+        document["files"] = {name: entry.model_dump() for name, entry in there.items() if name != output.MARKER}
+    file.write_text(json.dumps({**document, "seal": output.seal(document)}, indent=1) + "\n")
 
 
 def sign_run(folder: Path, *, files: bool = True) -> None:
@@ -353,7 +353,7 @@ def readers(kind: str, case: Path, identity: dict[str, Any], out: Path) -> dict[
     return every
 
 
-def changed_is_told(case: Path, original: Path, what: str, found: Any) -> bool:
+def reports_change(case: Path, original: Path, what: str, found: Any) -> bool:
     """Whether a kept report with other files, not signed anew, is said to differ, or to have no digests."""
 
     def contents(folder: Path) -> dict[str, bytes]:
@@ -415,8 +415,8 @@ def run_batch(originals: Path, work: Path, first: int, count: int, seed: int) ->
                 tally["failures"] += 1
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 place = f"{Path(where.filename).name}:{where.lineno}"
-                said = f"{type(error).__name__} in {place}: {str(error)[:160]}"
-                misses.append({"case": number, "what": what, "reader": name, "error": said})
+                message = f"{type(error).__name__} in {place}: {str(error)[:160]}"
+                misses.append({"case": number, "what": what, "reader": name, "error": message})
             else:
                 tally["harmless"] += 1
                 if (
@@ -427,7 +427,7 @@ def run_batch(originals: Path, work: Path, first: int, count: int, seed: int) ->
                 ):
                     tally["silent"] += 1
                     misses.append({"case": number, "what": what, "reader": name, "error": "acts otherwise, silently"})
-                if name == "verify" and not changed_is_told(case, originals / kind, what, found):
+                if name == "verify" and not reports_change(case, originals / kind, what, found):
                     tally["silent"] += 1
                     misses.append({"case": number, "what": what, "reader": name, "error": "another file, silently"})
             finally:
@@ -495,8 +495,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    said = parser.parse_args()
-    figures = soak(said.count, said.seed)
+    args = parser.parse_args()
+    figures = soak(args.count, args.seed)
     print(json.dumps(figures, indent=2))
     return 1 if figures["misses"] or not figures["memory_bounded"] else 0
 

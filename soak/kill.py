@@ -51,8 +51,8 @@ class Victim:
         """Start a process on the run."""
         job, diary = self.folder / f"{out}.json", self.folder / f"{out}.diary"
         self._diary, self._begun = diary, diary.stat().st_size if diary.exists() else 0
-        told = {"experiment": self.experiment, "out": str(self.folder / out), "seconds": SECONDS}
-        job.write_text(json.dumps({**told, "diary": str(diary)}))
+        job_data = {"experiment": self.experiment, "out": str(self.folder / out), "seconds": SECONDS}
+        job.write_text(json.dumps({**job_data, "diary": str(diary)}))
         script = Path(__file__).with_name("victim.py")
         with (self.folder / f"{out}.log").open("ab") as log:
             return subprocess.Popen([sys.executable, str(script), str(job)], stdout=log, stderr=log)

@@ -130,5 +130,5 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--iterations", type=int, default=ITERATIONS)
     options.add_argument("--task", choices=TASKS, help="only this one, in this process")
-    said = options.parse_args()
-    print(json.dumps(watched(said.task, said.iterations) if said.task else soak(said.iterations), indent=2))
+    args = options.parse_args()
+    print(json.dumps(watched(args.task, args.iterations) if args.task else soak(args.iterations), indent=2))

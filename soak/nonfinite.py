@@ -116,8 +116,8 @@ def soak(count: int, seed: int) -> dict:
             for counts, name in ((by_field, injection.field), (by_value, str(injection.value)), (by_method, method)):
                 counts[name] = [a + int(b) for a, b in zip(counts[name], (True, found, named), strict=True)]
             if not (found and named):
-                told = {**dataclasses.asdict(injection), "value": str(injection.value)}
-                misses.append({"task": task, "method": method, "through_run": through, "caught": found, **told})
+                details = {**dataclasses.asdict(injection), "value": str(injection.value)}
+                misses.append({"task": task, "method": method, "through_run": through, "caught": found, **details})
         if trial.lane is not None:
             trial.lane.fleet.close()
     return {

@@ -62,31 +62,31 @@ def main() -> int:
     options.add_argument("--out", type=Path, default=RESULTS, help="file of the figures (default %(default)s)")
     options.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), help="these checks")
     options.add_argument("--quick", action="store_true", help="rehearse with small numbers")
-    said = options.parse_args()
-    if said.quick and said.out == RESULTS:
+    args = options.parse_args()
+    if args.quick and args.out == RESULTS:
         options.error("--quick: give another file with --out")
     found: dict[str, Any] = {}
-    for name in said.only:
+    for name in args.only:
         say(f"=== {name}")
         long, short = CHECKS[name]
         about = {
-            "command": f"python soak/run_all.py --only {name}" + (" --quick" if said.quick else ""),
+            "command": f"python soak/run_all.py --only {name}" + (" --quick" if args.quick else ""),
             "commit": commit(),
             "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "machine": f"{os.cpu_count()} cores, {platform.platform()}",
         }
         begun = time.monotonic()
-        found[name] = {**about, **(short if said.quick else long)()}
+        found[name] = {**about, **(short if args.quick else long)()}
         found[name].setdefault("seconds", round(time.monotonic() - begun, 1))
         # Read only now: another process may have kept its checks meanwhile.
-        kept = json.loads(said.out.read_text()) if said.out.exists() else {}
-        said.out.parent.mkdir(parents=True, exist_ok=True)
-        said.out.write_text(json.dumps({**kept, name: found[name]}, indent=2) + "\n")
-        tables.publish(said.out)
-    for name in said.only:
+        kept = json.loads(args.out.read_text()) if args.out.exists() else {}
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps({**kept, name: found[name]}, indent=2) + "\n")
+        tables.publish(args.out)
+    for name in args.only:
         say(f"{'passed' if found[name]['passed'] else 'FAILED':7s} {name}")
-    return 0 if all(found[name]["passed"] for name in said.only) else 1
+    return 0 if all(found[name]["passed"] for name in args.only) else 1
 
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ class Killer(threading.Thread):
 
     def busy(self) -> list[int]:
         """The processes that train at this moment."""
-        said = [progress_file.read(file) for file in self.store.glob(".*.progress")]
-        return [one.pid for one in said if one and one.iteration and one.host == socket.gethostname()]
+        standings = [progress_file.read(file) for file in self.store.glob(".*.progress")]
+        return [one.pid for one in standings if one and one.iteration and one.host == socket.gethostname()]
 
 
 def soak(

@@ -16,15 +16,15 @@ from curiax._text import markdown_table
 from curiax.report.words import bracketed, task_title
 
 RESULTS = Path(__file__).parent.parent / "results" / "reliability.json"
-Told = tuple[str, str, str]
+Row = tuple[str, str, str]
 
 
-def each(entries: Sequence[dict[str, Any]], tell: Callable[[dict[str, Any]], str]) -> str:
-    """What is told of each task, one below the other."""
-    return "<br>".join(f"{task_title(entry['task'])}: {tell(entry)}" for entry in entries)
+def each(entries: Sequence[dict[str, Any]], words: Callable[[dict[str, Any]], str]) -> str:
+    """A text for each task, one below the other."""
+    return "<br>".join(f"{task_title(entry['task'])}: {words(entry)}" for entry in entries)
 
 
-def kill_told(found: dict[str, Any]) -> Told:
+def kill_row(found: dict[str, Any]) -> Row:
     """Runs that were killed."""
     again = found["work_repeated_seconds"]
     return (
@@ -38,7 +38,7 @@ def kill_told(found: dict[str, Any]) -> Told:
     )
 
 
-def corruption_told(found: dict[str, Any]) -> Told:
+def corruption_row(found: dict[str, Any]) -> Row:
     """Checkpoints that were damaged."""
     ends = found["continued_to_the_end"]
     return (
@@ -51,7 +51,7 @@ def corruption_told(found: dict[str, Any]) -> Told:
     )
 
 
-def flips_told(found: dict[str, Any]) -> Told:
+def flips_row(found: dict[str, Any]) -> Row:
     """Single bits."""
     words = ", ".join(
         f"{outcomes.get('found', 0)} of {sum(outcomes.values())} ({kind}s)"
@@ -66,7 +66,7 @@ def flips_told(found: dict[str, Any]) -> Told:
     )
 
 
-def nonfinite_told(found: dict[str, Any]) -> Told:
+def nonfinite_row(found: dict[str, Any]) -> Row:
     """Unsound values."""
     return (
         f"{found['injected']} values at random places: {', '.join(sorted(found['by_value']))}",
@@ -76,7 +76,7 @@ def nonfinite_told(found: dict[str, Any]) -> Told:
     )
 
 
-def fuzz_told(found: dict[str, Any]) -> Told:
+def fuzz_row(found: dict[str, Any]) -> Row:
     """Hostile files."""
     return (
         f"{found['cases']:,} mutated manifests, exports and tables, read {found['readings']:,} times",
@@ -86,7 +86,7 @@ def fuzz_told(found: dict[str, Any]) -> Told:
     )
 
 
-def forged_told(found: dict[str, Any]) -> Told:
+def forged_row(found: dict[str, Any]) -> Row:
     """Forged folders beside traps."""
     return (
         f"{found['cases']} folders forged on purpose (names, paths, links, bombs, markup), read {found['readings']:,} "
@@ -98,7 +98,7 @@ def forged_told(found: dict[str, Any]) -> Told:
     )
 
 
-def memory_told(found: dict[str, Any]) -> Told:
+def memory_row(found: dict[str, Any]) -> Row:
     """Memory over a long run."""
     counts = sorted({f"{run['iterations']:,}" for run in found["runs"]})
     warm_up = sorted({str(run["warm_up"]["checkpoints"]) for run in found["runs"]})
@@ -116,7 +116,7 @@ def memory_told(found: dict[str, Any]) -> Told:
     )
 
 
-def cost_told(found: dict[str, Any]) -> Told:
+def cost_row(found: dict[str, Any]) -> Row:
     """What checkpoints cost."""
 
     def share(cost: dict[str, Any]) -> str:
@@ -140,7 +140,7 @@ def cost_told(found: dict[str, Any]) -> Told:
     )
 
 
-def bits_told(found: dict[str, Any]) -> Told:
+def bits_row(found: dict[str, Any]) -> Row:
     """Runs that were repeated."""
     count, unequal, disturbed = (
         found["experiments"],
@@ -154,7 +154,7 @@ def bits_told(found: dict[str, Any]) -> Told:
     )
 
 
-def sweep_told(found: dict[str, Any]) -> Told:
+def sweep_row(found: dict[str, Any]) -> Row:
     """A sweep under fire."""
     return (
         f"{found['runs']} runs on a Ray cluster of {found['workers']} workers, one killed every "
@@ -164,27 +164,27 @@ def sweep_told(found: dict[str, Any]) -> Told:
     )
 
 
-#: Check of `soak/run_all.py` → its subject, and what is told of its figures: what was done, what came out, the target.
-SOAKS: dict[str, tuple[str, Callable[[dict[str, Any]], Told]]] = {
-    "kill": ("killed runs", kill_told),
-    "corruption": ("damaged checkpoints", corruption_told),
-    "flips": ("flipped bits", flips_told),
-    "nonfinite": ("NaN, infinity and 1e30", nonfinite_told),
-    "fuzz": ("hostile files", fuzz_told),
-    "forged": ("forged folders", forged_told),
-    "same_bits": ("runs repeated", bits_told),
-    "sweep": ("a sweep whose workers die", sweep_told),
-    "memory": ("memory", memory_told),
-    "checkpoint_cost": ("the cost of checkpoints", cost_told),
+#: Check of `soak/run_all.py` → its subject, and the row of its figures: what was done, what came out, the target.
+SOAKS: dict[str, tuple[str, Callable[[dict[str, Any]], Row]]] = {
+    "kill": ("killed runs", kill_row),
+    "corruption": ("damaged checkpoints", corruption_row),
+    "flips": ("flipped bits", flips_row),
+    "nonfinite": ("NaN, infinity and 1e30", nonfinite_row),
+    "fuzz": ("hostile files", fuzz_row),
+    "forged": ("forged folders", forged_row),
+    "same_bits": ("runs repeated", bits_row),
+    "sweep": ("a sweep whose workers die", sweep_row),
+    "memory": ("memory", memory_row),
+    "checkpoint_cost": ("the cost of checkpoints", cost_row),
 }
 
 
 def page(found: dict[str, Any]) -> str:
     """Every check; what has not been measured is said to be so, and what failed."""
     lines, verdicts = [], {True: "yes", False: "**no**", None: "not judged"}
-    for name, (subject, told) in SOAKS.items():
+    for name, (subject, row) in SOAKS.items():
         if name in found:
-            lines.append([*told(found[name]), verdicts[found[name].get("passed")]])
+            lines.append([*row(found[name]), verdicts[found[name].get("passed")]])
         else:
             lines.append([f"{subject}: not measured yet", "", "", ""])
     measured = [found[name] for name in SOAKS if name in found]

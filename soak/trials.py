@@ -52,12 +52,12 @@ class Outcome:
 
     @property
     def messages(self) -> list[str]:
-        """All that was said."""
+        """The messages of all faults, and that of the error."""
         return [fault.message for fault in self.faults] + [self.error] * bool(self.error)
 
 
 def expected_place(plan: Plan, injection: Injection) -> str:
-    """How a fault's place must be told."""
+    """The words for a fault's place that its message must have."""
     loop, i = plan.setup.loop, injection
     if i.field.startswith(("model", "policy")):
         return f"seed {i.seed}, gradient step {i.step} of iteration {i.iteration} "

@@ -44,7 +44,7 @@ def pytest_sessionstart() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line which parts were left out on this machine, and how to get what they need."""
     skipped = terminalreporter.stats.get("skipped", [])
-    if line := parts.told(str(report.longrepr[2]) for report in skipped):
+    if line := parts.summary(str(report.longrepr[2]) for report in skipped):
         terminalreporter.write_line(line, yellow=True)
 
 

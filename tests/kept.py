@@ -27,11 +27,11 @@ def expected(path: Path) -> dict[str, np.ndarray]:
     return safetensors.numpy.load_file(path / "expected.safetensors")
 
 
-def untrained(path: Path, task: Any, method: Any = "lbs", seeds: tuple[int, ...] = (3, 5), **said: Any) -> Path:
-    """The folder of a run whose networks are as they are drawn; `said` is the rest of the experiment."""
+def untrained(path: Path, task: Any, method: Any = "lbs", seeds: tuple[int, ...] = (3, 5), **rest: Any) -> Path:
+    """The folder of a run whose networks are as they are drawn; `rest` is the rest of the experiment."""
     import polars
 
-    plan = resolve(Experiment(task, method, seeds=seeds, **said))
+    plan = resolve(Experiment(task, method, seeds=seeds, **rest))
     path.mkdir(parents=True)
     facts = {"seconds": {"start": 0.0, "train": 0.0, "cpu": 0.0}}
     folder.write(path, describe(plan, facts), polars.DataFrame({"seed": list(seeds)}))

@@ -25,7 +25,7 @@ def demanded(part: str) -> bool:
 
 
 def reason(part: str) -> str:
-    """Why a test is skipped, as `told` finds it."""
+    """Why a test is skipped, as `summary` finds it."""
     what, how = PARTS[part]
     return f"{MARK}{what} ({how})"
 
@@ -38,7 +38,7 @@ def leave_out(part: str, why: object) -> NoReturn:
     pytest.skip(f"{reason(part)}{WHY}{why}", allow_module_level=True)
 
 
-def told(reasons: Iterable[str]) -> str:
+def summary(reasons: Iterable[str]) -> str:
     """One line about all that was left out, or nothing."""
     parts = sorted({text.partition(MARK)[2].partition(WHY)[0] for text in reasons if MARK in text})
     return MARK + ", ".join(parts) if parts else ""

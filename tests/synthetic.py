@@ -177,8 +177,8 @@ def write_run(path: Path, task: str, method: str, finals: Sequence[float], first
     path.mkdir(parents=True)
     folder.write(path, manifest(task, method, seeds, **changes), metrics(finals, seeds, task != PLAIN))
     # Without digests, as versions before 0.4 wrote it: tests change the table, and want to hear what is wrong with it.
-    told = json.loads((path / folder.MANIFEST).read_text())
-    unsealed = {name: said for name, said in told.items() if name not in ("files", "seal")}
+    facts = json.loads((path / folder.MANIFEST).read_text())
+    unsealed = {name: value for name, value in facts.items() if name not in ("files", "seal")}
     (path / folder.MANIFEST).write_text(json.dumps({**unsealed, "format": "curiax-run-1"}))
     return path
 

@@ -27,7 +27,7 @@ class Metric:
         log: whether its axis is logarithmic.
         ideal: the value that it should have, as it is shown.
         digits: decimals that are shown; by default as many as its size asks for.
-        missing: what is said while it is not known yet, which is NaN; without this it is always a number.
+        missing: the text in its place while it is not known yet, which is NaN; without this it is always a number.
         rank: of the metrics of a run the one with the highest rank is the headline; 0 is never one by itself.
     """
 
@@ -89,8 +89,8 @@ class Metric:
     def as_json(self) -> dict[str, Any]:
         """What differs from the defaults, as plain data."""
         usual = {each.name: each.default for each in fields(self) if each.default is not NO_DEFAULT}
-        said = asdict(self)
-        return {name: value for name, value in said.items() if name != "name" and value != usual.get(name, ...)}
+        data = asdict(self)
+        return {name: value for name, value in data.items() if name != "name" and value != usual.get(name, ...)}
 
 
 def share(name: str, title: str, note: str = "", **more: Any) -> Metric:

@@ -221,14 +221,14 @@ class Trained:
         """The spaces of observations and actions."""
         from ._types import Box, Discrete, Spec
 
-        said = self._about.spec
-        space = said.action
+        spec = self._about.spec
+        space = spec.action
         action = Discrete(space.n) if isinstance(space, DiscreteSchema) else Box(tuple(space.low), tuple(space.high))
         low, high = (
             None if bound is None else tuple(fill if x is None else x for x in bound)
-            for bound, fill in ((said.obs_low, -math.inf), (said.obs_high, math.inf))
+            for bound, fill in ((spec.obs_low, -math.inf), (spec.obs_high, math.inf))
         )
-        return Spec(tuple(said.obs_shape), action, said.horizon, low, high, said.fillers)
+        return Spec(tuple(spec.obs_shape), action, spec.horizon, low, high, spec.fillers)
 
     def act(self, obs: Any, *, deterministic: bool = True, rng: np.random.Generator | int | None = None) -> np.ndarray:
         """The action for one observation, or one for each along a leading axis, as the task carries it out.
@@ -264,17 +264,17 @@ class Trained:
         steps of one episode, in order, from its beginning. One that remembers longer (`re3`, `simhash`) begins each
         call with an empty memory: an export holds what was learnt, not what was remembered.
         """
-        shape, said = tuple(self._about.spec.obs_shape), self._about.spec.action
+        shape, space = tuple(self._about.spec.obs_shape), self._about.spec.action
         before, single = self._batch("obs", obs, shape, np.float32)
         after, _ = self._batch("next_obs", next_obs, shape, np.float32)
-        if isinstance(said, BoxSchema):
-            taken, _ = self._batch("action", action, (len(said.low),), np.float32)
+        if isinstance(space, BoxSchema):
+            taken, _ = self._batch("action", action, (len(space.low),), np.float32)
             if self._about.bonus.action == "executed":
-                taken = clipped(said, taken)
+                taken = clipped(space, taken)
         else:
             taken, _ = self._batch("action", action, (), np.int32)
-            if ((taken < 0) | (taken >= said.n)).any():
-                raise UsageError(f"action: must be whole numbers from 0 to {said.n - 1}.")
+            if ((taken < 0) | (taken >= space.n)).any():
+                raise UsageError(f"action: must be whole numbers from 0 to {space.n - 1}.")
         if not len(before) == len(after) == len(taken):
             raise UsageError(
                 f"bonus: {len(before)} observations, {len(taken)} actions and {len(after)} next observations; "

@@ -82,8 +82,8 @@ def test_the_traps_are_traps(forged: ModuleType, originals: Path, tmp_path: Path
 
     done = watch()
     assert done.returncode == 2
-    told = f"reading it imports and runs the module 'evil' ({tmp_path / 'cwd' / 'evil' / '__init__.py'})"
-    assert done.stderr.startswith(f"curiax: {run} was trained with 'evil:Mine', which is not Curiax's: {told}. If ")
+    remark = f"reading it imports and runs the module 'evil' ({tmp_path / 'cwd' / 'evil' / '__init__.py'})"
+    assert done.stderr.startswith(f"curiax: {run} was trained with 'evil:Mine', which is not Curiax's: {remark}. If ")
     assert not (tmp_path / "log").exists()
     watch("--trust")
     assert (tmp_path / "log").read_text() == "evil\n"

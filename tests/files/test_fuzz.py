@@ -151,7 +151,7 @@ def test_a_flipped_bit_in_a_manifest_is_found(originals: Path, tmp_path: Path) -
     """But for one that changes nothing of what it says, as in the white space."""
     run = tmp_path / "run"
     shutil.copytree(originals / "run", run)
-    data, told = (run / "manifest.json").read_bytes(), folder.read_manifest(run)
+    data, manifest = (run / "manifest.json").read_bytes(), folder.read_manifest(run)
     rng = np.random.default_rng(0)
     found = 0
     for place in rng.integers(len(data) * 8, size=300):
@@ -159,7 +159,7 @@ def test_a_flipped_bit_in_a_manifest_is_found(originals: Path, tmp_path: Path) -
         broken[place // 8] ^= 1 << (place % 8)
         (run / "manifest.json").write_bytes(broken)
         try:
-            assert folder.read_manifest(run) in (told, None)
+            assert folder.read_manifest(run) in (manifest, None)
         except OutputError:
             found += 1
     assert found > 250
@@ -183,14 +183,14 @@ def test_a_table_larger_than_promised_is_refused_before_it_is_unpacked(originals
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (lambda told: told["rows"][0].update(method=["lbs"]), "missing from table.json"),
-        (lambda told: told["rows"].append(3), "None: in table.json but not in the curves"),
-        (lambda told: told["claims"].append({"claim": ["x"], "verdict": {}}), "claim None"),
+        (lambda table: table["rows"][0].update(method=["lbs"]), "missing from table.json"),
+        (lambda table: table["rows"].append(3), "None: in table.json but not in the curves"),
+        (lambda table: table["claims"].append({"claim": ["x"], "verdict": {}}), "claim None"),
     ],
 )
 def test_a_kept_table_of_other_types_differs(originals: Path, tmp_path: Path, change: Any, found: str) -> None:
     shutil.copytree(originals / "kept", tmp_path / "kept")
-    told = json.loads((tmp_path / "kept" / "table.json").read_text())
-    change(told)
-    (tmp_path / "kept" / "table.json").write_text(json.dumps(told))
+    table = json.loads((tmp_path / "kept" / "table.json").read_text())
+    change(table)
+    (tmp_path / "kept" / "table.json").write_text(json.dumps(table))
     assert found in " ".join(publish.verify(tmp_path / "kept").differences)

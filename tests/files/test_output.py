@@ -325,10 +325,10 @@ def test_a_list_moves_and_removes_nothing_but_files_of_reports(old: Path) -> Non
         ".hidden",
         "figures/",
     ):
-        told = json.loads(text)
-        told["files"][place] = told["files"]["README.md"]
-        told["seal"] = output.seal(told)
-        (old / MARKER).write_text(json.dumps(told, indent=1) + "\n")
+        listing = json.loads(text)
+        listing["files"][place] = listing["files"]["README.md"]
+        listing["seal"] = output.seal(listing)
+        (old / MARKER).write_text(json.dumps(listing, indent=1) + "\n")
         with pytest.raises(OutputError, match="is damaged"):
             check(old, PLACES)
 
@@ -471,10 +471,10 @@ def test_verify_names_version_and_commit_and_warns_where_they_are_others(
     assert "warning: 2 of 2 runs do not tell which code they were trained with." in shown
     records = gather([kept])[0]
 
-    def told(commit: str, digest: str) -> dict[str, Any]:
+    def code_facts(commit: str, digest: str) -> dict[str, Any]:
         return {"commit": commit, "changed": False, "digest": digest}
 
-    same, other = told("a" * 40, code().digest), told("b" * 40, "0" * 32)
+    same, other = code_facts("a" * 40, code().digest), code_facts("b" * 40, "0" * 32)
     for record, facts in zip(records, (same, other), strict=True):
         record.facts["code"] = facts  # type: ignore[index]
     publish.publish(records, Heading("Kept"), tmp_path / "told")

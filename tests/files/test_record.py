@@ -165,11 +165,11 @@ def test_a_run_of_an_earlier_version_that_left_steps_out_says_so(tmp_path: Path)
     found = read_run(path)
     assert found is not None
     assert "left out for unsound values" not in found.notes
-    for told, words in (
+    for masked, words in (
         ({"steps": 1234, "updates": 0}, "1,234 environment steps"),
         ({"steps": 3, "updates": 2}, "3 environment steps and 2 gradient steps"),
     ):
-        (path / "manifest.json").write_text(json.dumps(facts | {"masked": told}))
+        (path / "manifest.json").write_text(json.dumps(facts | {"masked": masked}))
         found = read_run(path)
         assert found is not None
         save([found], HEADING, tmp_path / "record")

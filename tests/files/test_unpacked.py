@@ -90,8 +90,8 @@ def test_long_runs_of_ones_own_are_read_and_the_limit_can_be_raised(monkeypatch:
 def test_headers_that_claim_less_do_not_help() -> None:
     """Wherever the number of values stands, the largest claim counts; Polars believes the pages."""
     data = bomb()
-    told, less = varint(2 * MANY), varint(2000, len(varint(2 * MANY)))
-    places = [k for k in range(len(data)) if data.startswith(told, k)]
+    count, less = varint(2 * MANY), varint(2000, len(varint(2 * MANY)))
+    places = [k for k in range(len(data)) if data.startswith(count, k)]
     assert len(places) >= 2
     for place in places:
         lying = data[:place] + less + data[place + len(less) :]

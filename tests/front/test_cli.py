@@ -240,14 +240,14 @@ def test_settings_of_every_kind_on_the_command_line(monkeypatch: pytest.MonkeyPa
         "--out",
         "k",
     ]
-    said = ["--method.sizes", "4", "5", "--method.no-bias", "--method.plain", "7", "--method.maybe", "0.5"]
-    assert call(*line, *said) == 0
+    options = ["--method.sizes", "4", "5", "--method.no-bias", "--method.plain", "7", "--method.maybe", "0.5"]
+    assert call(*line, *options) == 0
     settings = json.loads(Path("k/manifest.json").read_text())["identity"]["settings"]
     found = {name.removeprefix("method."): value for name, value in settings.items() if name.startswith("method.")}
     assert found["shape"].endswith(":relu")
     del found["shape"]
     assert found == {"sizes": [4, 5], "names": ["a"], "no_bias": True, "plain": 7, "maybe": 0.5}
-    assert call(*line, *said) == 0
+    assert call(*line, *options) == 0
 
 
 def test_reproduce_makes_table_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,15 +276,15 @@ def test_a_suite_has_its_own_number_of_seeds(line: str, expected: Any, monkeypat
     """The paper has ten on MNIST."""
     from curiax.experiments import reproduce
 
-    told: list[Any] = []
+    experiments: list[Any] = []
 
     def stop(chosen: Any, *_: Any) -> Any:
-        told.extend(chosen)
+        experiments.extend(chosen)
         raise UsageError("seen enough")
 
     monkeypatch.setattr(reproduce, "train_suite", stop)
     assert call("reproduce", *line.split(), "--quiet") == 2
-    assert {experiment.seeds for experiment in told} == {tuple(expected)}
+    assert {experiment.seeds for experiment in experiments} == {tuple(expected)}
 
 
 def test_suites_can_share_runs_under_their_own_labels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,11 +160,11 @@ def test_an_example_tells_where_an_earlier_run_differed_and_how_it_was_compiled(
     kept = {"machine": machine, "examples": {"one": found}, "notes": {"one": notes}}
     tables = script("scripts/other_tables.py")
     (tmp_path / "bonus-examples.json").write_text(json.dumps(kept))
-    told = tables.example("one", tmp_path)
-    assert "| 200 | 50; 2 of 5 | 500; 2 of 5 |" in told
-    assert "with `XLA_FLAGS='--x'` seed 0 saw 111 bins with lbs" in told
-    assert "with 2 cores to use; both trainings together took 21 s of CPU at most" in told
-    assert "before the last changes to `Bonus`, saw the same" in told
+    text = tables.example("one", tmp_path)
+    assert "| 200 | 50; 2 of 5 | 500; 2 of 5 |" in text
+    assert "with `XLA_FLAGS='--x'` seed 0 saw 111 bins with lbs" in text
+    assert "with 2 cores to use; both trainings together took 21 s of CPU at most" in text
+    assert "before the last changes to `Bonus`, saw the same" in text
     earlier["with lbs"]["bins"] = [301, 500]
     (tmp_path / "bonus-examples.json").write_text(json.dumps(kept))
     assert "saw 301, 500 bins with lbs" in tables.example("one", tmp_path)
@@ -236,10 +236,10 @@ def test_the_table_of_choices_is_what_the_presets_do() -> None:
         if not found:
             continue
         method = "rnd" if "RND" in cells[3] else "lbs"
-        for preset, told in zip(names, cells[4:], strict=True):
+        for preset, entry in zip(names, cells[4:], strict=True):
             tasks = of_topic[cells[0]]
             values = [resolve(Experiment(t, method, preset=preset)).settings[found[1]] for t in tasks]
-            expected = told.split(" / ") if " / " in told else [told] * len(tasks)
+            expected = entry.split(" / ") if " / " in entry else [entry] * len(tasks)
             shown = ["none" if v is None else f"{v:g}" if isinstance(v, float) else str(v) for v in values]
             assert shown == expected, (found[1], preset)
             checked += 1

@@ -88,8 +88,8 @@ def test_ci_demands_what_may_be_left_out_elsewhere(part: str) -> None:
     variable = f"CURIAX_REQUIRE_{part.upper()}=1"
     assert variable in (ROOT / ".ci" / "run").read_text()
     (row,) = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if f"`{variable}`" in line]
-    for said in PARTS[part]:
-        assert said in row
+    for word in PARTS[part]:
+        assert word in row
 
 
 # --- the browser --------------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ def test_the_browser_is_installed_where_it_may_be(
     script = ROOT / "scripts" / "get_browser.sh"
     done = subprocess.run(["sh", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    said = (tmp_path / "said").read_text().splitlines() if installed else []
+    calls = (tmp_path / "said").read_text().splitlines() if installed else []
     assert (tmp_path / "said").exists() == bool(installed)
     if installed and works:
-        assert said[-1].endswith(f"install --yes {installed}")
+        assert calls[-1].endswith(f"install --yes {installed}")
     elif installed:
         assert done.stdout.splitlines()[1:] == ["E: no", f"apt-get could not install {installed}"]
     else:

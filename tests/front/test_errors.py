@@ -41,12 +41,12 @@ def run(tmp_path: Path) -> Path:
 
 def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     """What was said on standard error: one line, and no traceback."""
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert said.startswith("curiax: ")
-    assert said.count("\n") == 1
-    assert len(said) < 1000
-    return said
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    assert text.startswith("curiax: ")
+    assert text.count("\n") == 1
+    assert len(text) < 1000
+    return text
 
 
 def curiax_process(*args: str, shell: str = "", code: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -89,7 +89,7 @@ def test_a_place_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: curiax.load(123), "path = 123: must be a path"),  # pyright: ignore
         (lambda: curiax.load(b"r1"), "path = b'r1': must be a path"),  # pyright: ignore
@@ -100,10 +100,10 @@ def test_a_place_that_cannot_be_used_is_named(
     ],
 )
 def test_arguments_of_other_types_are_named(
-    call: Callable[[], Any], said: str, run: Path, monkeypatch: pytest.MonkeyPatch
+    call: Callable[[], Any], message: str, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.parent)
-    with pytest.raises(curiax.CuriaxError, match=re.escape(said)):
+    with pytest.raises(curiax.CuriaxError, match=re.escape(message)):
         call()
 
 
@@ -337,10 +337,10 @@ def test_code_that_ends_python_is_named(which: str, tmp_path: Path, capsys: pyte
     (tmp_path / "quits.py").write_text(text)
     sys.modules.pop("quits", None)
     assert main(["run", task, "--method", method, *QUICK, "--out", "made"]) in (1, 2)
-    said = sentence(capsys)
-    assert message in said
-    assert "SystemExit" in said
-    assert "quits" in said.lower()
+    output = sentence(capsys)
+    assert message in output
+    assert "SystemExit" in output
+    assert "quits" in output.lower()
     assert not Path("made").exists()
 
 
@@ -371,7 +371,7 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (FileNotFoundError(2, "No such file or directory", "there"), "there cannot be used: No such file or directory"),
         (OSError(5, "Input/output error"), "standard output: Input/output error"),
@@ -383,23 +383,23 @@ def raising(error: BaseException) -> Callable[[list[str]], int]:
     ],
 )
 def test_what_was_not_foreseen_is_said_in_a_sentence(
-    error: BaseException, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: BaseException, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(cli.COMMANDS, "list", raising(error))
     assert main(["list"]) in (1, 2)
-    heard = capsys.readouterr().err
-    assert said in heard
-    assert heard.startswith("curiax: ")
-    assert "Traceback" not in heard
+    text = capsys.readouterr().err
+    assert message in text
+    assert text.startswith("curiax: ")
+    assert "Traceback" not in text
 
 
 def test_a_fault_shows_where_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(cli.COMMANDS, "list", raising(KeyError("what")))
     assert main(["list"]) == 1
-    said = capsys.readouterr().err
-    assert "KeyError: 'what'" in said
-    assert "test_errors.py" in said
-    assert said.rstrip().endswith("if it is ours, please report what is above.")
+    text = capsys.readouterr().err
+    assert "KeyError: 'what'" in text
+    assert "test_errors.py" in text
+    assert text.rstrip().endswith("if it is ours, please report what is above.")
 
 
 def test_an_interrupt_in_code_of_users_is_one(

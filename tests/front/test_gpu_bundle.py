@@ -56,8 +56,8 @@ def test_the_command_runs_from_the_unpacked_tree(tmp_path: Path, wheels: Path) -
     done = bundled(out, "--wheels", str(wheels))
     assert done.returncode == 0, done.stderr
     assert there(out, sys.executable, "-m", "curiax", "--version") == f"curiax {curiax.__version__}"
-    told = there(out, sys.executable, "-c", "import curiax, carried, beside; print(curiax.__file__, beside.__file__)")
-    for path in map(Path, told.split()):
+    output = there(out, sys.executable, "-c", "import curiax, carried, beside; print(curiax.__file__, beside.__file__)")
+    for path in map(Path, output.split()):
         assert path.is_relative_to(out / "tmp")
         assert path.is_file()
     (unpacked,) = (out / "tmp").iterdir()  # unpacked once, and nothing is left beside it
@@ -79,10 +79,10 @@ def test_a_bundle_that_is_too_large_names_the_largest(tmp_path: Path, wheels: Pa
     wheel(wheels, "heavy", {"heavy.bin": os.urandom(1 << 20)})
     done = bundled(tmp_path / "out", "--wheels", str(wheels), "--most-mb", "0.5")
     assert done.returncode == 1
-    said = done.stderr.splitlines()
-    assert "more than --most-mb 0.5" in said[0]
-    assert "heavy-1.0-py3-none-any.whl" in said[1]  # the largest first
-    assert "--without" in said[-1]
+    lines = done.stderr.splitlines()
+    assert "more than --most-mb 0.5" in lines[0]
+    assert "heavy-1.0-py3-none-any.whl" in lines[1]  # the largest first
+    assert "--without" in lines[-1]
     assert not (tmp_path / "out" / "curiax.tar.xz").exists()
 
 
@@ -98,14 +98,14 @@ import zipfile
 from pathlib import Path
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    told = Path("PKG-INFO").read_text()
-    name, version = (line.partition(": ")[2] for line in told.splitlines()[1:3])
+    metadata = Path("PKG-INFO").read_text()
+    name, version = (line.partition(": ")[2] for line in metadata.splitlines()[1:3])
     name = name.replace("-", "_")
     info, made = f"{name}-{version}.dist-info", f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(Path(wheel_directory) / made, "w") as archive:
         for path in filter(Path.is_file, Path("content").rglob("*")):
             archive.writestr(str(path.relative_to("content")), path.read_bytes())
-        archive.writestr(f"{info}/METADATA", told)
+        archive.writestr(f"{info}/METADATA", metadata)
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         archive.writestr(f"{info}/RECORD", "")
     return made
@@ -115,8 +115,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 def source(folder: Path, name: str, version: str, files: dict[str, bytes], backend: str = BACKEND) -> None:
     """A source distribution, as the index has nes-py's, that asks for a package which is nowhere."""
     system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-    told = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: gym-of-old\n"
-    inside = {"pyproject.toml": system.encode(), "backend.py": backend.encode(), "PKG-INFO": told.encode()}
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: gym-of-old\n"
+    inside = {"pyproject.toml": system.encode(), "backend.py": backend.encode(), "PKG-INFO": metadata.encode()}
     with tarfile.open(folder / f"{name}-{version}.tar.gz", "w:gz") as archive:
         for path, content in {**inside, **{f"content/{path}": content for path, content in files.items()}}.items():
             entry = tarfile.TarInfo(f"{name}-{version}/{path}")
@@ -151,8 +151,8 @@ def test_what_plays_mario_is_built_and_packed_without_what_it_needs(
     packed = [line for line in done.stdout.splitlines() if line.endswith(".whl")]
     assert packed == ["gym_super_mario_bros-7.4.0-py3-none-any.whl", "nes_py-8.2.1-py3-none-any.whl"]
     asked = "from curiax.cli.doctor import mario_works; from curiax.envs.mario import library, rom_path; "
-    told = there(out, sys.executable, "-c", asked + "print(library(), rom_path(), mario_works(), sep='\\n')")
-    machine, game, works = told.splitlines()
+    output = there(out, sys.executable, "-c", asked + "print(library(), rom_path(), mario_works(), sep='\\n')")
+    machine, game, works = output.splitlines()
     assert Path(machine).is_relative_to(out / "tmp")
     assert (Path(machine).read_bytes(), Path(game).read_bytes()) == (b"machine", rom)
     assert works.startswith("works; version of the game: unknown (SHA-1 ")

@@ -35,7 +35,7 @@ from curiax._types import Transition
 from curiax.curiosity import Learner, score
 from curiax.experiments.registry import METHODS
 from curiax.integrations.bonus_programs import programs, rounded
-from curiax.integrations.spaces import Actions, Observations, said, space_of
+from curiax.integrations.spaces import Actions, Observations, data_of, space_of
 from curiax.testing import check_curiosity
 
 SEEN = spaces.Box(-5.0, 5.0, (3,))
@@ -393,9 +393,9 @@ def test_observation_spaces(kind: str) -> None:
     }.get(kind, lambda: value.reshape(2, N, -1))()
     assert seen.shape == (2, N, *reader.shape)
     np.testing.assert_allclose(seen, wanted, rtol=1e-5, atol=1e-6)
-    again = space_of(json.loads(json.dumps(said(space))))
+    again = space_of(json.loads(json.dumps(data_of(space))))
     assert again == space
-    assert said(again) == said(space)
+    assert data_of(again) == data_of(space)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_action_spaces(space: Any, value: Any, seen: Any) -> None:
     kept = reader.read("action", np.asarray(value), np.ones(2, bool))
     np.testing.assert_allclose(np.asarray(reader.taken(jnp.asarray(kept))), np.asarray(seen), rtol=1e-6)
     assert np.asarray(reader.taken(jnp.asarray(kept))).shape == (2, *reader.known.shape)
-    assert space_of(json.loads(json.dumps(said(space)))) == space
+    assert space_of(json.loads(json.dumps(data_of(space)))) == space
 
 
 @pytest.mark.parametrize("taken", [spaces.Discrete(3), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(3)], ids=str)
@@ -910,12 +910,12 @@ def reworded(data: bytes, **changes: Any) -> bytes:
     from curiax._files import digest_of_json
 
     size = int.from_bytes(data[:8], "little")
-    told = json.loads(data[8 : 8 + size])
-    about = json.loads(told["__metadata__"]["curiax"])
+    header = json.loads(data[8 : 8 + size])
+    about = json.loads(header["__metadata__"]["curiax"])
     about.pop("digest")
     about |= changes
-    told["__metadata__"]["curiax"] = json.dumps({**about, "digest": digest_of_json(about)})
-    text = json.dumps(told).encode()
+    header["__metadata__"]["curiax"] = json.dumps({**about, "digest": digest_of_json(about)})
+    text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
@@ -1005,8 +1005,8 @@ def test_every_method_tells_images_apart(name: str) -> None:
     some = rng.integers(0, 256, (5, 12, 12, 1), np.uint8)  # few, so that counts have something to count
 
     def rollout() -> dict[str, Any]:
-        shown, no = rng.integers(0, 5, (2, 8, 2)), np.zeros((8, 2), bool)
-        seen = {"obs": some[shown[0]], "action": rng.integers(0, 2, (8, 2)), "next_obs": some[shown[1]]}
+        which, no = rng.integers(0, 5, (2, 8, 2)), np.zeros((8, 2), bool)
+        seen = {"obs": some[which[0]], "action": rng.integers(0, 2, (8, 2)), "next_obs": some[which[1]]}
         return {**seen, "terminated": no, "truncated": no}
 
     bonus.reward(**rollout())

@@ -156,10 +156,10 @@ def test_ppo_trains_the_bonus_after_each_rollout() -> None:
     model.learn(96, callback=Watch())
     assert venv.bonus.updates == len(updated) == 3
     assert venv.bonus.seen == 0
-    assert [told["curiosity/updates"] for told in updated] == [1, 2, 3]
+    assert [values["curiosity/updates"] for values in updated] == [1, 2, 3]
     # Whole periods of the clock's two episodes, 3 and 4 steps, are worth 60 and 100; 16 steps are two periods and two.
     assert updated[0]["curiosity/extrinsic_reward"] == pytest.approx((60 + 100 + 60 + 100 + 10 + 20) / 16)
-    assert all(np.isfinite(told["curiosity/loss"]) and told["curiosity/bonus"] > 0 for told in updated)
+    assert all(np.isfinite(values["curiosity/loss"]) and values["curiosity/bonus"] > 0 for values in updated)
     paid = model.rollout_buffer.rewards - model.rollout_buffer.rewards.min()
     assert paid.max() > 0
 
@@ -233,8 +233,8 @@ def test_pictures_stacked_and_with_channels_first() -> None:
         assert (venv.step(np.zeros(2, int))[1] > 0).all()
     kept = venv.bonus.waiting_steps()
     assert kept["next_obs"].dtype == np.uint8
-    shown = kept["next_obs"][:, 0, :, 0, 0].tolist()  # both frames of one pixel, oldest first
-    assert shown == [[1, 0, 0, 11, 10, 10], [11, 10, 10, 21, 20, 20], [21, 20, 20, 31, 30, 30], [1, 0, 0, 11, 10, 10]]
+    pixels = kept["next_obs"][:, 0, :, 0, 0].tolist()  # both frames of one pixel, oldest first
+    assert pixels == [[1, 0, 0, 11, 10, 10], [11, 10, 10, 21, 20, 20], [21, 20, 20, 31, 30, 30], [1, 0, 0, 11, 10, 10]]
 
 
 def test_a_training_is_continued_with_the_same_bonus(tmp_path: Path) -> None:

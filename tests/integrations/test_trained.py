@@ -34,15 +34,15 @@ def test_there_are_golden_files_of_every_format() -> None:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_golden_files_act_and_pay_as_they_did(path: Path) -> None:
-    told = expected(path)
-    assert len(told["obs"]) == 1000
+    golden = expected(path)
+    assert len(golden["obs"]) == 1000
     for row, seed in enumerate(curiax.load(path).seeds):
         agent = curiax.load(path, seed=seed)
-        if "actions" in told:
-            np.testing.assert_allclose(agent.act(told["obs"]), told["actions"][row], rtol=0, atol=1e-6)
+        if "actions" in golden:
+            np.testing.assert_allclose(agent.act(golden["obs"]), golden["actions"][row], rtol=0, atol=1e-6)
         if agent.method != "random":  # no bonus was ever paid to it
-            paid = agent.bonus(told["obs"][: len(told["taken"])], told["taken"], told["next_obs"])
-            np.testing.assert_allclose(paid, told["bonuses"][row], rtol=1e-5, atol=1e-6)
+            paid = agent.bonus(golden["obs"][: len(golden["taken"])], golden["taken"], golden["next_obs"])
+            np.testing.assert_allclose(paid, golden["bonuses"][row], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("path", [BOX, CHOICE], ids=lambda path: path.name)
@@ -170,9 +170,11 @@ def test_an_export_is_the_same_agent(path: Path, tmp_path: Path) -> None:
     assert sorted(file.name for file in out.iterdir()) == ["agents.json", "agents.safetensors"]
     agent = curiax.load(out)
     assert agent.seeds == (last,)
-    told = expected(path)
-    np.testing.assert_array_equal(agent.act(told["obs"], rng=0), curiax.load(path, seed=last).act(told["obs"], rng=0))
-    transitions = told["obs"][: len(told["taken"])], told["taken"], told["next_obs"]
+    golden = expected(path)
+    np.testing.assert_array_equal(
+        agent.act(golden["obs"], rng=0), curiax.load(path, seed=last).act(golden["obs"], rng=0)
+    )
+    transitions = golden["obs"][: len(golden["taken"])], golden["taken"], golden["next_obs"]
     if agent.method != "random":
         np.testing.assert_array_equal(agent.bonus(*transitions), curiax.load(path, seed=last).bonus(*transitions))
     assert agent.spec == whole.spec

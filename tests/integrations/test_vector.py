@@ -63,13 +63,13 @@ def wrapped(mode: AutoresetMode, **options: Any) -> CuriousVectorEnv:
 
 def true_transitions(count: int) -> dict[int, list[tuple[tuple[int, int], tuple[int, int], bool]]]:
     """By hand: (episode, time) before and after each step, and whether it ended the episode."""
-    told: dict[int, list[Any]] = {}
+    transitions: dict[int, list[Any]] = {}
     for k in range(N):
-        told[k] = []
+        transitions[k] = []
         for step in range(count):
             episode, time = divmod(step, k + 2)
-            told[k].append(((episode, time), (episode, time + 1), time + 1 == k + 2))
-    return told
+            transitions[k].append(((episode, time), (episode, time + 1), time + 1 == k + 2))
+    return transitions
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))

@@ -162,8 +162,8 @@ def frames(path: Path) -> list[np.ndarray]:
 
 
 def test_an_mp4_that_every_player_knows(run: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    made = watch(run, **SHORT, seed=5, fps=25, tell=lambda *now: told.append(now))
+    calls: list[tuple[str, int, int]] = []
+    made = watch(run, **SHORT, seed=5, fps=25, tell=lambda *now: calls.append(now))
     assert made.path == run / "watch-seed5.mp4"
     assert (made.task, made.method, made.seed, made.episodes, made.notice) == ("mountain-car", "lbs", 5, 1, "")
     assert made.bonus.shape == (6,)
@@ -175,8 +175,8 @@ def test_an_mp4_that_every_player_knows(run: Path) -> None:
     assert "frame=    7" in text
     data = made.path.read_bytes()
     assert data.index(b"moov") < data.index(b"mdat"), "playing can begin before the whole film is there"
-    assert told[0] == ("playing", 1, 6)
-    assert told[-1] == ("encoding", 7, 7)
+    assert calls[0] == ("playing", 1, 6)
+    assert calls[-1] == ("encoding", 7, 7)
     assert [path.name for path in run.iterdir() if path.name.startswith(".")] == []
 
 
@@ -454,7 +454,7 @@ def test_egl_is_asked_for_where_it_is(egl: bool, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("said", "match"),
+    ("options", "match"),
     [
         ({"out": "film.avi"}, r"must end in \.mp4 or \.gif"),
         ({"out": "film"}, r"must end in \.mp4 or \.gif"),
@@ -468,9 +468,9 @@ def test_egl_is_asked_for_where_it_is(egl: bool, monkeypatch: pytest.MonkeyPatch
         ({"seed": 4}, "seed 4 is not in this run; there are: 3, 5"),
     ],
 )
-def test_wrong_requests(run: Path, said: dict[str, Any], match: str) -> None:
+def test_wrong_requests(run: Path, options: dict[str, Any], match: str) -> None:
     with pytest.raises(UsageError, match=match):
-        watch(run, **said)
+        watch(run, **options)
     assert sorted(path.name for path in run.iterdir()) == [
         "agents.json",
         "agents.safetensors",

@@ -37,7 +37,7 @@ def test_numbers_do_not_depend_on_the_order_of_names() -> None:
         "b = curiax.Bonus('ngu', spaces.Box(-1, 1, (3,)), spaces.Discrete(2), num_envs=2, horizon=5); "
         "print(hashlib.sha256(b''.join(np.asarray(x).tobytes() for x in jax.tree.leaves(b.state))).hexdigest())"
     )
-    told = {
+    digests = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -47,7 +47,7 @@ def test_numbers_do_not_depend_on_the_order_of_names() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(told) == 1
+    assert len(digests) == 1
 
 
 class Telling(AbstractCuriosity):

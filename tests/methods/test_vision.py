@@ -20,7 +20,7 @@ from curiax import AbstractTask, Box, Grid, OutputError, Spec
 from curiax._frames import FrameStore
 from curiax.agents.ppo import VisionPolicy
 from curiax.cli import main
-from curiax.cli.watch import told
+from curiax.cli.watch import scores_text
 from curiax.envs import EmulatorFleet
 from curiax.experiments import saved, scoring
 from curiax.experiments.spec import Experiment, resolve
@@ -50,9 +50,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A game after two rollouts of `curiax run`; tests that change it take a copy."""
     pytest.importorskip("ale_py")
     out = tmp_path_factory.mktemp("vision") / "run"
-    said = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    settings = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert (
-        main(["run", "atari:breakout", "--method", "lbs", "--seeds", "1", "--steps", "64", "--out", str(out), *said])
+        main(
+            ["run", "atari:breakout", "--method", "lbs", "--seeds", "1", "--steps", "64", "--out", str(out), *settings]
+        )
         == 0
     )
     return out
@@ -213,11 +215,11 @@ def test_a_games_bonus_is_the_methods(
 
 
 def test_a_memory_goes_on_from_piece_to_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = expected(CHOICE)
+    golden = expected(CHOICE)
     monkeypatch.setattr(scoring, "TOGETHER", 4 * 30)
-    steps = told["obs"][: len(told["taken"])], told["taken"], told["next_obs"]
+    steps = golden["obs"][: len(golden["taken"])], golden["taken"], golden["next_obs"]
     assert len(steps[1]) % 30
-    np.testing.assert_allclose(curiax.load(CHOICE).bonus(*steps), told["bonuses"][0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(curiax.load(CHOICE).bonus(*steps), golden["bonuses"][0], rtol=1e-5, atol=1e-6)
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -235,12 +237,12 @@ def test_a_games_agent_is_exported(run: Path, played: tuple[np.ndarray, ...], tm
     assert [word for word in words if f"`{word}`" not in page] == []
 
 
-def policy(**said: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda about: about["policy"].update(said)
+def policy(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda about: about["policy"].update(changes)
 
 
-def convolution(k: int, **said: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda about: about["policy"]["convolutions"][k].update(said)
+def convolution(k: int, **changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda about: about["policy"]["convolutions"][k].update(changes)
 
 
 @pytest.mark.parametrize(
@@ -357,15 +359,15 @@ def test_the_command_tells_the_score_of_each_episode(
     assert main([*line, "--out", str(tmp_path / "a.gif")]) == 0
     assert notes.begun == [0, 40]
     scores = [sum(notes.rewards[:40]), sum(notes.rewards[40:])]
-    said = ", score " + ", ".join(f"{score:.0f}" for score in scores)
-    assert capsys.readouterr().out.splitlines()[0].endswith(said)
+    ending = ", score " + ", ".join(f"{score:.0f}" for score in scores)
+    assert capsys.readouterr().out.splitlines()[0].endswith(ending)
     with film_of(tmp_path / "a.gif") as pictures:
         assert pictures.info["duration"] == 20
 
 
 def test_many_scores_are_told_as_two() -> None:
-    assert told([9.0, 1234.0]) == "9, 1,234"
-    assert told([*[0.0] * 8, 18.0]) == "2.0 on average, 18 at most"
+    assert scores_text([9.0, 1234.0]) == "9, 1,234"
+    assert scores_text([*[0.0] * 8, 18.0]) == "2.0 on average, 18 at most"
 
 
 @pytest.mark.parametrize(("skip", "steps"), [(4, 15), (2, 30), (1, 60), (100, 1)])

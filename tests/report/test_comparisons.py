@@ -90,16 +90,16 @@ def test_findings_name_the_leader_and_who_cannot_be_told_apart_from_it() -> None
         "low": [10.0, 11.0, 12.0, 13.0, 14.0, 15.0],
     }
     records = [record(label, finals) for label, finals in lines.items()]
-    (told,) = findings(records, rows(records, ""))
-    assert told.startswith("Mountain Car: high has the highest coverage in the paper's cells, 92.5 [")
-    assert told.endswith("; “as high” cannot be told apart from it.")
-    (told,) = findings([records[0], records[2]], rows([records[0], records[2]], ""))
-    assert told.endswith("; every other line is significantly worse.")
+    (finding,) = findings(records, rows(records, ""))
+    assert finding.startswith("Mountain Car: high has the highest coverage in the paper's cells, 92.5 [")
+    assert finding.endswith("; “as high” cannot be told apart from it.")
+    (finding,) = findings([records[0], records[2]], rows([records[0], records[2]], ""))
+    assert finding.endswith("; every other line is significantly worse.")
     assert findings(records[:1], rows(records[:1], "")) == ()
 
 
 def test_the_leader_of_what_should_be_low_is_the_lowest() -> None:
     records = [record("high", [90.0, 91.0, 92.0, 93.0, 94.0, 95.0]), record("low", [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]
     own: list[Row] = [row for row in rows(records, "") if row.metric == "coverage/cells"]
-    told = leader("mountain-car", own, Metric("coverage/cells", "error", better="lower"))
-    assert told.startswith("Mountain Car: low has the lowest error")
+    sentence = leader("mountain-car", own, Metric("coverage/cells", "error", better="lower"))
+    assert sentence.startswith("Mountain Car: low has the lowest error")

@@ -262,8 +262,8 @@ def test_without_a_browser_its_tests_are_left_out_unless_they_are_demanded(
     monkeypatch.delenv("CURIAX_REQUIRE_BROWSER", raising=False)
     with pytest.raises(pytest.skip.Exception) as skipped:
         start_browser(tmp_path)
-    told = parts.told([str(skipped.value), "another reason", str(skipped.value)])
-    assert told == "Left out: the report's page in a browser (apt-get install chromium chromium-driver)"
+    line = parts.summary([str(skipped.value), "another reason", str(skipped.value)])
+    assert line == "Left out: the report's page in a browser (apt-get install chromium chromium-driver)"
     monkeypatch.setenv("CURIAX_REQUIRE_BROWSER", "1")
     with pytest.raises(pytest.fail.Exception, match=fault):
         start_browser(tmp_path)
@@ -426,10 +426,10 @@ def test_a_gallery_shows_its_pictures_and_follows_the_legend(show: Opener) -> No
     assert count(browser, ".gallery .swatch") == 3
     ground = "return getComputedStyle(document.querySelector(arguments[0])).backgroundColor"
     assert len({browser.execute_script(ground, f".gallery .{shade}") for shade in ("shade4", "shade-4", "sum")}) == 3
-    shown = "return [...document.querySelectorAll('.gallery [data-of]')].filter((row) => !row.hidden).length"
-    assert browser.execute_script(shown) == 6
+    rows_shown = "return [...document.querySelectorAll('.gallery [data-of]')].filter((row) => !row.hidden).length"
+    assert browser.execute_script(rows_shown) == 6
     click(browser, find(browser, ".toggle"))
-    assert browser.execute_script(shown) == 4
+    assert browser.execute_script(rows_shown) == 4
 
 
 def test_hostile_labels_are_inert(show: Opener) -> None:

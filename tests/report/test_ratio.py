@@ -191,9 +191,9 @@ def test_claims_are_about_full_runs_of_the_methods_as_they_are() -> None:
 
 
 def test_every_method_that_the_paper_speaks_of_is_judged() -> None:
-    told = {d.method for d in DESCRIBED if d.metric == RATIO}
+    methods = {d.method for d in DESCRIBED if d.metric == RATIO}
     sides = [side for judged in judge(papers(), None) for o in judged.outcomes for side in o.comparison.sides]
-    assert {side.label for side in sides} == told == {"lbs", "disagreement", "icm", "rnd"}
+    assert {side.label for side in sides} == methods == {"lbs", "disagreement", "icm", "rnd"}
 
 
 # --- pictures and words -----------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def test_the_gallery_shows_the_tasks_own_pictures() -> None:
     assert (gallery.kinds, gallery.first, len(gallery.samples)) == (KINDS, SAMPLES // 2, SAMPLES)
     task = NoisyMNIST()
     found = task.samples()
-    shown = np.stack([np.asarray(Image.open(io.BytesIO(base64.b64decode(s.after[22:])))) for s in gallery.samples])
+    pixels = np.stack([np.asarray(Image.open(io.BytesIO(base64.b64decode(s.after[22:])))) for s in gallery.samples])
     expected = [np.asarray(task.observe(jax_at(found.next_states, k)))[..., 0] for k in range(SAMPLES)]
-    np.testing.assert_allclose(shown / 255, expected, atol=0.002)
+    np.testing.assert_allclose(pixels / 255, expected, atol=0.002)
 
 
 def jax_at(states: Any, k: int) -> Any:
@@ -235,9 +235,9 @@ def test_pictures_are_the_records_and_no_task_is_asked_for_them(monkeypatch: pyt
     monkeypatch.setattr(NoisyMNIST, "samples", None)
     record = made("lbs", 1.0)
     facts = {**record.facts, "identity": {**record.facts["identity"], "task": "not_there:Task"}}
-    without = {name: told for name, told in facts.items() if name != "samples"}
-    for told, seen in ((facts, SAMPLES), (without, 0)):
-        (gallery,) = content([dataclasses.replace(record, facts=told)]).galleries
+    without = {name: fact for name, fact in facts.items() if name != "samples"}
+    for each, seen in ((facts, SAMPLES), (without, 0)):
+        (gallery,) = content([dataclasses.replace(record, facts=each)]).galleries
         assert sum(bool(sample.before) for sample in gallery.samples) == seen
         assert len(gallery.payments) == 2
 
@@ -267,9 +267,9 @@ def drawn(kind: str, size: tuple[int, int], **options: Any) -> str:
 def test_pictures_of_a_record_are_small_grey_pngs_or_refused(tmp_path: Path, picture: str, why: str) -> None:
     save([made("lbs", 1.0)], HEADING, tmp_path)
     assert load(tmp_path)[0].facts["samples"] == made("lbs", 1.0).facts["samples"]
-    told = json.loads((tmp_path / "runs.json").read_text())
-    told["samples"]["mnist"]["after"][3] = picture
-    (tmp_path / "runs.json").write_text(json.dumps(told))
+    document = json.loads((tmp_path / "runs.json").read_text())
+    document["samples"]["mnist"]["after"][3] = picture
+    (tmp_path / "runs.json").write_text(json.dumps(document))
     with pytest.raises(OutputError, match=rf"runs\.json is damaged \(samples: .*mnist\.after\.3: .*{why}"):
         load(tmp_path)
 
@@ -289,9 +289,9 @@ def test_publishing_leaves_every_file_and_no_word_of_coverage(
     assert "| icm | 1.8" in readme
     assert "coverage" not in readme.lower()
     print_content(made_of.content)
-    told = capsys.readouterr().out
-    assert "coverage" not in told.lower()
-    assert "near 1" in told
+    output = capsys.readouterr().out
+    assert "coverage" not in output.lower()
+    assert "near 1" in output
 
 
 def test_ratios_can_be_read_off_the_picture_and_nothing_is_said_twice(tmp_path: Path) -> None:
@@ -302,9 +302,9 @@ def test_ratios_can_be_read_off_the_picture_and_nothing_is_said_twice(tmp_path: 
         stem: re.findall(r"<text[^>]*>([^<]*)</text>", (tmp_path / "figures" / f"{stem}.svg").read_text())
         for stem in ("ratio", "ratio-final")
     }
-    for told in words.values():
-        assert {"0.4", "0.5", "2", "3"} <= set(told)
-        assert told.count("Noisy MNIST") == 1
+    for texts in words.values():
+        assert {"0.4", "0.5", "2", "3"} <= set(texts)
+        assert texts.count("Noisy MNIST") == 1
     assert "ideal 1" in words["ratio"]
 
 
@@ -326,8 +326,8 @@ def test_an_interval_that_leaves_the_axis_has_an_arrowhead_there() -> None:
 def test_lines_that_are_named_at_the_axis_share_one_colour_before_two_of_them_do() -> None:
     few = content([made("lbs", 1.0, label=f"line {k}") for k in range(10)])
     many = content([made("lbs", 1.0, label=f"line {k}") for k in range(11)])
-    for shown, count in ((few, 10), (many, 1)):
-        assert len(set(figures.bar_colours(shown, [line.label for line in shown.lines]).values())) == count
+    for page, count in ((few, 10), (many, 1)):
+        assert len(set(figures.bar_colours(page, [line.label for line in page.lines]).values())) == count
 
 
 def test_a_page_may_hold_both_kinds_of_tasks() -> None:
@@ -354,7 +354,7 @@ def test_tables_say_how_their_intervals_come_about() -> None:
     assert statistics.interval(values) == pytest.approx((values.mean() - half, values.mean() + half))
     assert values.mean() - half < 0
     assert ratio.interval(values) == pytest.approx((0.0, values.mean() + half))
-    shown = content([made("lbs", 1.0, seeds=3)])
-    assert OF_RATIOS in shown.ratios[0].note
+    page = content([made("lbs", 1.0, seeds=3)])
+    assert OF_RATIOS in page.ratios[0].note
     assert "bootstrap from 5 seeds on, Student's t for 3 or 4" in OF_RATIOS
-    assert not [table for table in (*shown.ratios, *shown.statistics) if "bootstrap interval" in table.note]
+    assert not [table for table in (*page.ratios, *page.statistics) if "bootstrap interval" in table.note]

@@ -446,22 +446,22 @@ def test_rounded_numbers_and_words_of_the_paper() -> None:
         assert statistics.agreement(np.asarray(lbs.values), paper, 8, within=1.0)[0] == verdict
     rnd = found[ANT_MAZE, "rnd"]
     assert (rnd.paper, rnd.paper_words, rnd.verdict) == (None, "far below 100", "")
-    told = {row["method"]: row for row in as_json(table) if (row["task"], row["metric"]) == (ANT_MAZE, CELLS)}
-    assert told["rnd"]["paper_words"] == "far below 100"
-    assert "paper_words" not in told["lbs"]
+    by_method = {row["method"]: row for row in as_json(table) if (row["task"], row["metric"]) == (ANT_MAZE, CELLS)}
+    assert by_method["rnd"]["paper_words"] == "far below 100"
+    assert "paper_words" not in by_method["lbs"]
 
 
 def test_runs_without_any_spread_give_plain_numbers(tmp_path: Path) -> None:
     """All at 100 %: no division by nothing anywhere (warnings are errors), and nothing that is no number."""
     done = publish([*mazes(), *cheetahs()], HEADING, tmp_path)
-    shown = done.content
-    every = (*shown.tables, *shown.statistics, *shown.cost, *(claim.comparisons for claim in shown.claims))
+    page = done.content
+    every = (*page.tables, *page.statistics, *page.cost, *(claim.comparisons for claim in page.claims))
     assert not [cell.text for table in every for row in table.rows for cell in row if "nan" in cell.text.lower()]
-    found = cells(next(table for table in shown.tables if table.caption == "Ant Maze"), "vime")
+    found = cells(next(table for table in page.tables if table.caption == "Ant Maze"), "vime")
     assert found["ours"] == "100.0 [100.0, 100.0]"
     assert found["verdict"] == "agrees"
     assert found["steps to all 7 cells: median"].endswith("k (8/8)")
-    speed = next(table for table in shown.statistics if table.caption == "Ant Maze")
+    speed = next(table for table in page.statistics if table.caption == "Ant Maze")
     assert cells(speed, "icm")["P(better than lbs)"] == "0.50 [0.50, 0.50]"
     assert "collapsed" not in speed.header
     assert all(row.collapsed == () for row in done.rows)
@@ -516,17 +516,17 @@ def test_all_runs_means_all_runs() -> None:
 def test_a_line_that_lost_a_seed_is_judged_by_the_rest_and_said_to() -> None:
     lost = mazes(icm=mujoco(ANT_MAZE, "icm", maze([7] * 7, ARRIVALS["icm"][1:]), lost=(2,)))
     assert verdicts(lost)[SOON] == "open", "of all runs one is missing"
-    shown = content(lost)
+    page = content(lost)
     assert (
         "icm on ant-maze lost seed 2 (the simulation diverged at step 77): its numbers are of the 7 of 8 seeds that "
-        "finished." in [notice.text for notice in shown.notices]
+        "finished." in [notice.text for notice in page.notices]
     )
-    for claim in shown.claims:
+    for claim in page.claims:
         about_icm = any("icm" in cell.text for row in claim.comparisons.rows for cell in row)
         assert ("icm on ant-maze without 1 lost seed" in claim.finding) == about_icm
     row = next(r for r in rows(lost, "s") if (r.method, r.metric) == ("icm", CELLS))
     assert (row.seeds, len(row.values)) == (7, 7)
-    runs = cells(shown.runs[0], "icm")
+    runs = cells(page.runs[0], "icm")
     assert runs["seeds"] == "0,1,3,4,5,6,7 (lost: 2)"
     assert "--seeds 0-7" in runs["run it again"]
 
@@ -642,8 +642,8 @@ def test_a_line_with_settings_of_its_own_is_not_the_papers_method() -> None:
     records = [r for r in six() if (r.label, r.task) != ("lbs", FROZEN)]
     odd = made(FROZEN, "lbs", around(14.0), settings={"method.beta": 0.1})
     assert odd.label == "lbs, beta 0.1"
-    shown = content([*records, odd])
-    assert not [claim for claim in shown.claims if claim.verdict == "not held"]
+    page = content([*records, odd])
+    assert not [claim for claim in page.claims if claim.verdict == "not held"]
     named = made(FROZEN, "lbs", around(14.0), settings={"method.beta": 0.1}, label="lbs")
     table = rows([*records, named], "s")
     assert not [row for row in table if row.metric == "change/cells" and (row.task, row.method) == (FROZEN, "lbs")]
@@ -654,9 +654,9 @@ def test_runs_shorter_than_the_papers_are_not_judged() -> None:
     def cut(r: Record) -> Record:
         return Record(r.facts, r.steps[:20], {k: v[:, :20] for k, v in r.curves.items()}, r.moments, {})
 
-    shown = content([cut(record) for record in six()])
-    assert shown.claims == ()
-    assert "The paper's runs are of 102,400 steps" in shown.notices[0].text
+    page = content([cut(record) for record in six()])
+    assert page.claims == ()
+    assert "The paper's runs are of 102,400 steps" in page.notices[0].text
 
 
 def test_intervals_stay_within_what_is_possible() -> None:

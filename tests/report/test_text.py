@@ -25,10 +25,10 @@ MARKUP = "[/x] <script>alert(1)</script> | `tick` ![p](http://x) $a_1^$ \\| {0} 
 
 
 def test_clean_text_only_shows_itself() -> None:
-    told = clean(HOSTILE)
-    assert told == f"a{INSTEAD}[2J{INSTEAD}b c d{INSTEAD}e{INSTEAD}f{INSTEAD}"
-    assert clean(told) == told
-    assert told.isprintable()
+    text = clean(HOSTILE)
+    assert text == f"a{INSTEAD}[2J{INSTEAD}b c d{INSTEAD}e{INSTEAD}f{INSTEAD}"
+    assert clean(text) == text
+    assert text.isprintable()
     assert clean("Größe µ → 1 … 🧪 1\u2028 2\u00a03\t") == "Größe µ → 1 … 🧪 1  2 3 "
     assert clean("x" * LONGEST) == "x" * LONGEST
     assert clean("x" * (LONGEST + 1)) == "x" * (LONGEST - 1) + "…"
@@ -37,11 +37,11 @@ def test_clean_text_only_shows_itself() -> None:
 
 
 def test_markdown_shows_text_and_obeys_none_of_it() -> None:
-    told = markdown(MARKUP)
-    assert "<script" not in told
-    assert "](" not in told
+    text = markdown(MARKUP)
+    assert "<script" not in text
+    assert "](" not in text
     assert markdown("[a]: https://example.org") == "[a]\\: https://example.org", "it would be a link's definition"
-    assert not re.search(r"(?<!\\)(\\\\)*\|", told), "an unescaped bar begins a new cell"
+    assert not re.search(r"(?<!\\)(\\\\)*\|", text), "an unescaped bar begins a new cell"
     assert markdown("p < 0.001, x <= 1, _a_ *b* [1, 2]") == "p < 0.001, x <= 1, _a_ *b* [1, 2]"
     assert markdown_code("a`b``c") == "```a`b``c```"
     assert markdown_code("`") == "`` ` ``"
@@ -50,9 +50,9 @@ def test_markdown_shows_text_and_obeys_none_of_it() -> None:
 
 @pytest.mark.parametrize("label", ["a\nb", "\x1b[31mred", "x" * (LONGEST + 1), "\u202eabc", "\udcff"])
 def test_what_a_user_names_must_be_clean_from_the_start(label: str) -> None:
-    with pytest.raises(UsageError, match="without line breaks") as told:
+    with pytest.raises(UsageError, match="without line breaks") as raised:
         Experiment("mountain-car", "lbs", label=label)
-    assert clean(str(told.value), None) == str(told.value)
+    assert clean(str(raised.value), None) == str(raised.value)
     with pytest.raises(UsageError, match="the name of a grid"):
         Grid(label, (Axis("x", 0.0, 1.0, 2),), "floor")
     with pytest.raises(UsageError, match="the name of an axis"):
@@ -67,13 +67,13 @@ def test_settings_that_no_file_could_hold_are_refused() -> None:
 def hostile_run(path: Path, label: str) -> None:
     """A finished run in whose files somebody has put other names."""
     write_run(path, "mountain-car", "lbs", [80.0, 85.0, 90.0])
-    told = json.loads((path / folder.MANIFEST).read_text())
-    told["experiment"]["label"] = label
-    told["identity"]["task"] = told["experiment"]["task"] = label
-    told["notes"] = {label: label}
-    told["command"] = label
-    told["grids"][0]["axes"][0]["name"] = label
-    (path / folder.MANIFEST).write_text(json.dumps(told))
+    document = json.loads((path / folder.MANIFEST).read_text())
+    document["experiment"]["label"] = label
+    document["identity"]["task"] = document["experiment"]["task"] = label
+    document["notes"] = {label: label}
+    document["command"] = label
+    document["grids"][0]["axes"][0]["name"] = label
+    (path / folder.MANIFEST).write_text(json.dumps(document))
 
 
 @pytest.mark.parametrize("label", [HOSTILE.removesuffix("\udcff"), MARKUP, "[/x]", "[bold]", "$", "x" * 500])
@@ -142,9 +142,9 @@ def test_a_run_that_has_coverage_and_compares_kinds_has_both_tables(
     table = metrics([80, 85, 90, 70], seeds)
     ratios = {name: pl.Series(np.ones(table.height, np.float32)) for name in ("bonus", "first", "second")}
     both = table.with_columns(**{f"ratio/{name}": values for name, values in ratios.items()})
-    told = {**manifest("mountain-car", "lbs", seeds), "compared": ["[/x] one", "other"]}
+    facts = {**manifest("mountain-car", "lbs", seeds), "compared": ["[/x] one", "other"]}
     (tmp_path / "run").mkdir()
-    folder.write(tmp_path / "run", told, both)
+    folder.write(tmp_path / "run", facts, both)
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert "81.2 [" in shown
@@ -152,16 +152,16 @@ def test_a_run_that_has_coverage_and_compares_kinds_has_both_tables(
     assert "1.00 [1.00, 1.00]" in shown
     # A forged one names kinds whose bonuses its table lacks.
     (tmp_path / "forged").mkdir()
-    folder.write(tmp_path / "forged", told, both.drop("ratio/first"))
+    folder.write(tmp_path / "forged", facts, both.drop("ratio/first"))
     assert main(["report", str(tmp_path / "forged"), "--out", str(tmp_path / "other")]) == 0
 
 
 def test_long_labels_are_told_apart_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, digest in (("one", "1234"), ("two", "5678")):
         hostile_run(tmp_path / "runs" / name, "x" * 500)
-        told = json.loads((tmp_path / "runs" / name / folder.MANIFEST).read_text())
-        told["run_id"] = digest
-        (tmp_path / "runs" / name / folder.MANIFEST).write_text(json.dumps(told))
+        document = json.loads((tmp_path / "runs" / name / folder.MANIFEST).read_text())
+        document["run_id"] = digest
+        (tmp_path / "runs" / name / folder.MANIFEST).write_text(json.dumps(document))
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     labels = [row["method"] for row in json.loads((tmp_path / "out" / "table.json").read_text())["rows"]]
     assert {label[-6:] for label in labels} == {"(1234)", "(5678)"}

@@ -63,14 +63,14 @@ class At(Silent):
     """Does something when a run reaches an iteration."""
 
     def __init__(self, iteration: int, act: Callable[[], None]) -> None:
-        self.iteration, self.act, self.said = iteration, act, list[str]()
+        self.iteration, self.act, self.messages = iteration, act, list[str]()
 
     def advance(self, iteration: int, latest: Mapping[str, np.ndarray]) -> None:
         if iteration == self.iteration:
             self.act()
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
 
 def wait_for_saves(patch: pytest.MonkeyPatch) -> None:
@@ -155,8 +155,8 @@ def test_a_run_that_was_stopped_continues_to_the_same_bits(
     curiax.run(what, tmp_path / "whole")
     _, again = stop_and_continue(what, tmp_path / "stopped", act, error)
     assert ending(tmp_path / "stopped") == ending(tmp_path / "whole")
-    (told,) = again.manifest["continued"]
-    assert 1 <= told["iteration"] <= 9
+    (continuation,) = again.manifest["continued"]
+    assert 1 <= continuation["iteration"] <= 9
     assert sorted(path.name for path in (tmp_path / "stopped").iterdir()) == sorted(
         ["agents.json", "agents.safetensors", "manifest.json", "metrics.parquet"]
     )
@@ -176,12 +176,12 @@ def test_being_told_to_stop_says_how_to_continue(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(
         Interrupted, match=r"stopped at step \d+ of 1,280, all of it saved in .*run\. To continue: "
-    ) as told:
+    ) as raised:
         curiax.run(experiment(method="random"), tmp_path / "run", progress=progress)
-    assert told.value.exit_code == 130
-    assert "Ctrl-C again leaves at once" in progress.said[0]
+    assert raised.value.exit_code == 130
+    assert "Ctrl-C again leaves at once" in progress.messages[0]
     assert signal.getsignal(signal.SIGINT) is before
-    assert isinstance(told.value, KeyboardInterrupt), "no `except Exception` in a user's loop may swallow it"
+    assert isinstance(raised.value, KeyboardInterrupt), "no `except Exception` in a user's loop may swallow it"
 
 
 def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
@@ -236,10 +236,10 @@ def test_the_command_saves_and_leaves_with_the_code_of_the_signal(number: int, c
     before = max(steps(tmp_path / "run" / "checkpoints"))
     for _ in range(2):  # as one
         process.send_signal(number)
-    said = process.communicate(timeout=30)[1]
-    assert process.returncode == code, said
-    assert "Traceback" not in said
-    assert "To continue: curiax run mountain-car --method random" in said
+    errors = process.communicate(timeout=30)[1]
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    assert "To continue: curiax run mountain-car --method random" in errors
     assert max(steps(tmp_path / "run" / "checkpoints")) > before
 
 
@@ -269,10 +269,10 @@ def deaf(seconds: float) -> subprocess.Popen[str]:
 def test_a_request_is_granted_in_time_whatever_the_process_does(number: int) -> None:
     process = deaf(1.0)
     process.send_signal(number)
-    said = process.communicate(timeout=10)[1]
-    assert process.returncode == 128 + number, said
+    errors = process.communicate(timeout=10)[1]
+    assert process.returncode == 128 + number, errors
     kept = "what was saved before is kept, and the same command continues"
-    assert f"left after 1 s, in the middle of an iteration; {kept}" in said
+    assert f"left after 1 s, in the middle of an iteration; {kept}" in errors
 
 
 def test_the_second_interrupt_ends_a_process_whose_main_thread_hears_nothing() -> None:
@@ -281,9 +281,9 @@ def test_the_second_interrupt_ends_a_process_whose_main_thread_hears_nothing() -
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(1.0)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=10)[1]
-    assert process.returncode == 130, said
-    assert "left at once" in said
+    errors = process.communicate(timeout=10)[1]
+    assert process.returncode == 130, errors
+    assert "left at once" in errors
 
 
 def test_a_request_is_answered_at_once_whatever_the_process_does() -> None:
@@ -310,10 +310,10 @@ def test_ctrl_c_while_compiling_leaves_at_once(task: str, tmp_path: Path) -> Non
     time.sleep(1.0)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=30)[1]
-    assert time.monotonic() - begun < 1.5, said
+    errors = process.communicate(timeout=30)[1]
+    assert time.monotonic() - begun < 1.5, errors
     assert process.returncode == 130
-    assert said == "curiax: stopped before training began; whatever was saved before is as it was.\n"
+    assert errors == "curiax: stopped before training began; whatever was saved before is as it was.\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -368,7 +368,7 @@ def test_ctrl_c_is_heard_where_python_would_lose_it(where: Any) -> None:
         time.sleep(10.0)
         pytest.fail("nobody was told")
 
-    with pytest.raises(KeyboardInterrupt), interrupt.heard():
+    with pytest.raises(KeyboardInterrupt), interrupt.interruptible():
         interrupted()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -384,10 +384,10 @@ def test_a_request_where_it_would_be_lost_is_granted_in_a_moment(
 
     monkeypatch.setattr(running, "Training", Slow)
     begun = time.monotonic()
-    with pytest.raises(Interrupted, match="before training began") as told:
+    with pytest.raises(Interrupted, match="before training began") as raised:
         curiax.run(experiment(method="random"), tmp_path / "run")
     assert time.monotonic() - begun < 10.0
-    assert told.value.exit_code == 143
+    assert raised.value.exit_code == 143
 
 
 AT_THE_END = """
@@ -395,7 +395,7 @@ import time
 from curiax.experiments import interrupt
 from curiax.train import devices
 
-with interrupt.heard():
+with interrupt.interruptible():
     print("compiling", flush=True)
     devices.in_thread(lambda: time.sleep(30.0))
 """
@@ -415,9 +415,9 @@ def test_a_second_ctrl_c_ends_a_script_that_waits_for_the_compiler_at_its_end() 
     time.sleep(1.5)
     assert script.poll() is None, "it waits for its thread"
     script.send_signal(signal.SIGINT)
-    _, said = script.communicate(timeout=20.0)
+    _, errors = script.communicate(timeout=20.0)
     assert script.returncode == 130
-    assert "KeyboardInterrupt" in said
+    assert "KeyboardInterrupt" in errors
     assert time.monotonic() - begun < 20.0
 
 
@@ -592,8 +592,8 @@ def test_what_has_drifted_is_told_by_name() -> None:
     assert session.drifted({**before, "team": 2}, {"jax": "1"}, {"version": "old"}, 1, 1) == [
         "devices of each seed 2 → 1"
     ]
-    (told,) = session.drifted({**before, "code": "0" * 32}, {"jax": "1"}, {"version": "old"}, 1)
-    assert told.startswith("Curiax's code 00000000 → ")
+    (drift,) = session.drifted({**before, "code": "0" * 32}, {"jax": "1"}, {"version": "old"}, 1)
+    assert drift.startswith("Curiax's code 00000000 → ")
 
 
 def test_devices_that_share_a_seed_are_made_and_kept_when_a_run_goes_on(tmp_path: Path) -> None:
@@ -728,9 +728,9 @@ def test_a_full_disk_ends_the_run_and_leaves_the_step_before(tmp_path: Path, mon
         true(file, data)
 
     monkeypatch.setattr(storing, "write_whole", full)
-    with pytest.raises(curiax.CuriaxError, match=r"iteration \d+ could not be written.*No space left.*intact") as told:
+    with pytest.raises(curiax.CuriaxError, match=r"iteration \d+ could not be written.*No space left.*intact") as raised:
         curiax.run(what, tmp_path / "run", progress=At(99, crash), options=EVERY_BORDER)
-    assert told.value.exit_code == 1
+    assert raised.value.exit_code == 1
     assert len(steps(tmp_path / "run" / "checkpoints")) == 1
     assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
     monkeypatch.undo()
@@ -897,11 +897,11 @@ def test_a_whole_step_of_another_run_is_set_aside(tmp_path: Path) -> None:
         store.save(Snapshot(iterations, {"x": np.ones(1)}, FACTS), [{"m": np.zeros((2, iterations))}])
     for part in ("step-000000002", "metrics/000000000-000000002.safetensors"):
         os.replace(tmp_path / "theirs" / part, tmp_path / "ours" / part)
-    told: list[str] = []
-    found = Checkpoints(tmp_path / "ours", IDENTITY, 3).newest(told.append)
+    messages: list[str] = []
+    found = Checkpoints(tmp_path / "ours", IDENTITY, 3).newest(messages.append)
     assert found is not None
     assert found.iteration == 1
-    assert "step.json belongs to another run" in told[0]
+    assert "step.json belongs to another run" in messages[0]
 
 
 def test_a_step_under_another_name_is_damaged(tmp_path: Path) -> None:
@@ -1288,7 +1288,7 @@ def test_a_request_while_results_are_written_is_told_so(tmp_path: Path, monkeypa
     monkeypatch.setattr(running, "state_digest", lambda arrays: (send(signal.SIGINT)(), real(arrays))[1])
     with pytest.raises(KeyboardInterrupt):
         curiax.run(experiment(method="random"), tmp_path / "run", progress=progress)
-    assert progress.said == [interrupt.DONE]
+    assert progress.messages == [interrupt.DONE]
     assert curiax.run(experiment(method="random"), tmp_path / "run").reused
 
 
@@ -1427,11 +1427,11 @@ def test_forged_metrics_are_damage_though_their_digest_is_right(forged: Any, why
     path.write_bytes(storing.sealed(body))
     for copy in storing.COPIES:
         (tmp_path / copy / body["metrics"][1]["name"]).write_bytes(data)
-    told: list[str] = []
-    found = Checkpoints(tmp_path, IDENTITY, 3).newest(told.append)
+    messages: list[str] = []
+    found = Checkpoints(tmp_path, IDENTITY, 3).newest(messages.append)
     assert found is not None
     assert found.iteration == 1
-    assert why in told[0]
+    assert why in messages[0]
 
 
 def test_metrics_of_before_must_be_those_of_now(tmp_path: Path) -> None:

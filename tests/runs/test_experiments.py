@@ -20,8 +20,8 @@ from curiax.experiments.spec import Experiment, resolve, seed_list
 from curiax.paper.suites import ARCADE
 
 
-def settings_of(preset: str, task: str = "mountain-car", method: str = "lbs", **said: Any) -> dict[str, Any]:
-    return dict(resolve(Experiment(task, method, preset=preset, settings=said)).settings)
+def settings_of(preset: str, task: str = "mountain-car", method: str = "lbs", **settings: Any) -> dict[str, Any]:
+    return dict(resolve(Experiment(task, method, preset=preset, settings=settings)).settings)
 
 
 def test_paper_code_is_the_released_code() -> None:

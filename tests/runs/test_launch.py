@@ -83,10 +83,10 @@ def killing_one(store: Path) -> Iterator[list[Standing]]:
     def watch() -> None:
         while not over.wait(0.01):
             for file in store.glob(".*.progress"):
-                said = progress_file.read(file)
-                if said and said.iteration and not killed:
-                    os.kill(said.pid, signal.SIGKILL)
-                    killed.append(said)
+                standing = progress_file.read(file)
+                if standing and standing.iteration and not killed:
+                    os.kill(standing.pid, signal.SIGKILL)
+                    killed.append(standing)
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -135,10 +135,10 @@ def test_processes_give_the_serial_bits_though_one_is_killed_and_one_fails(
         assert read_metrics(path).equals(serial[manifest["identity"]["method"]])
         assert len(manifest["devices"]) == 2
         assert sys.argv[-1] in manifest["command"]
-    said = lines.read_text()
+    text = lines.read_text()
     lost = r"worker lost at iteration \d+ \(its process was ended by SIGKILL\); it is called again"
-    assert len(re.findall(lost, said)) == 1
-    assert len(said.splitlines()) == 4, said
+    assert len(re.findall(lost, text)) == 1
+    assert len(text.splitlines()) == 4, text
 
     entries = entries_for(SHORT, store, RunOptions(), cpu_devices())
     assert [entry.state for entry in entries] == ["read", "read"]
@@ -333,20 +333,20 @@ def until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
 def test_workers_do_not_outlive_their_driver(tmp_path: Path, number: int, code: int) -> None:
     line = ["reproduce", "noisy-tv", "--methods", "random", "--seeds", "64", "--launcher", "local", "--quiet"]
     command = [sys.executable, "-m", "curiax", *line, "--out", str(tmp_path / "out")]
-    told = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     store = tmp_path / "out" / "runs"
 
     def busy() -> list[int]:
-        said = [progress_file.read(file) for file in store.glob(".*.progress")]
-        pids = [one.pid for one in said if one and one.iterations]
+        standings = [progress_file.read(file) for file in store.glob(".*.progress")]
+        pids = [standing.pid for standing in standings if standing and standing.iterations]
         return pids if len(pids) == 2 else []
 
     pids = until(busy)
     assert all(map(alive, pids))
-    told.send_signal(number)
-    _, said = told.communicate(timeout=60)
-    assert told.returncode == code
-    assert ("0 of 2 runs are finished" in said and "The same command continues" in said) == (code == 143), said
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert ("0 of 2 runs are finished" in errors and "The same command continues" in errors) == (code == 143), errors
     until(lambda: not any(map(alive, pids)), seconds=30)
 
 
@@ -385,10 +385,10 @@ def test_a_ray_cluster_gives_the_serial_bits_though_a_worker_is_killed(
     assert 0 < killed[0].iteration < killed[0].iterations
     for path in runs_in(tmp_path / "store"):
         assert read_metrics(path).equals(serial[json.loads((path / "manifest.json").read_text())["identity"]["method"]])
-    told = done.stderr.partition("Traceback")[0].splitlines()
-    assert len([line for line in told if "worker lost at iteration" in line]) == 1
-    told = [line for line in told if not line.endswith("so far")]  # a line now and then on a slow machine
-    assert len(told) == 4, f"Ray itself says nothing:\n{done.stderr}"
+    lines = done.stderr.partition("Traceback")[0].splitlines()
+    assert len([line for line in lines if "worker lost at iteration" in line]) == 1
+    lines = [line for line in lines if not line.endswith("so far")]  # a line now and then on a slow machine
+    assert len(lines) == 4, f"Ray itself says nothing:\n{done.stderr}"
 
 
 def test_rays_folder_is_private_and_does_not_outlive_a_killed_driver(
@@ -483,19 +483,19 @@ def test_progress_is_replaced_whole_and_not_too_often(tmp_path: Path, monkeypatc
     progress.start("lbs on mountain-car", 200, 2000)
     latest = {"coverage/cells": np.asarray([10.0, 20.0])}
     progress.advance(3, latest)
-    said = progress_file.read(file)
-    assert said is not None
-    assert (said.iteration, said.note) == (0, "compiling"), "too soon"
+    standing = progress_file.read(file)
+    assert standing is not None
+    assert (standing.iteration, standing.note) == (0, "compiling"), "too soon"
     now += 0.6
     progress.advance(50, latest)
-    said = progress_file.read(file)
-    assert said is not None
-    assert (said.iteration, said.share, said.note) == (50, 0.25, "coverage 15.0 % (cells)")
+    standing = progress_file.read(file)
+    assert standing is not None
+    assert (standing.iteration, standing.share, standing.note) == (50, 0.25, "coverage 15.0 % (cells)")
     progress.advance(200, latest)
     progress.finish()
-    said = progress_file.read(file)
-    assert said is not None
-    assert said.share == 1.0
+    standing = progress_file.read(file)
+    assert standing is not None
+    assert standing.share == 1.0
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     for broken in ("", "{", "[]", '{"iteration": "x"}', '{"iteration": 1.5}'):
         file.write_text(broken)

@@ -70,7 +70,7 @@ def result() -> curiax.RunResult:
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "shown", "told"),
+    ("metric", "value", "shown", "progress"),
     [
         (share("a/b", "pressed"), 0.1234, "12.3", "pressed 12.3 %"),
         (Metric("coverage/cells", "coverage in cells", "%", brief="coverage (cells)", digits=1), 91, "91.0", None),
@@ -80,9 +80,9 @@ def result() -> curiax.RunResult:
         (Metric("r", "return"), math.nan, "–", "return –"),
     ],
 )
-def test_a_value_is_shown_as_declared(metric: Metric, value: float, shown: str, told: str | None) -> None:
+def test_a_value_is_shown_as_declared(metric: Metric, value: float, shown: str, progress: str | None) -> None:
     assert metric.text(metric.factor * value) == shown
-    assert metric.progress(value) == (told or "coverage 91.0 % (cells)")
+    assert metric.progress(value) == (progress or "coverage 91.0 % (cells)")
 
 
 def test_the_headline_is_the_highest_rank_unless_another_is_wanted() -> None:
@@ -123,15 +123,15 @@ def test_two_value_heads_and_a_task_that_compares_are_declared() -> None:
 
 
 def test_a_run_keeps_what_its_metrics_are(result: curiax.RunResult) -> None:
-    told = result.manifest["metrics"]
-    assert set(told) == {n for n in result.metrics.columns if n not in KEYS and n.partition("/")[0] not in MAPPED}
-    assert told["task/speed"] == {name: value for name, value in SPEED.as_json().items()}
-    assert told["task/lowest"]["title"] == "lowest"
-    assert told["model/error"]["title"] == "error of imitation"
-    assert json.loads(json.dumps(told)) == told
+    metrics = result.manifest["metrics"]
+    assert set(metrics) == {n for n in result.metrics.columns if n not in KEYS and n.partition("/")[0] not in MAPPED}
+    assert metrics["task/speed"] == {name: value for name, value in SPEED.as_json().items()}
+    assert metrics["task/lowest"]["title"] == "lowest"
+    assert metrics["model/error"]["title"] == "error of imitation"
+    assert json.loads(json.dumps(metrics)) == metrics
     record = condense(result.manifest, result.metrics)
     assert record.metrics["task/speed"] == SPEED.within("task")
-    assert list(record.metrics) == list(told), "in the order in which they are shown"
+    assert list(record.metrics) == list(metrics), "in the order in which they are shown"
 
 
 def test_what_a_task_measures_is_what_its_points_give() -> None:
@@ -204,8 +204,8 @@ def test_missing_values_are_allowed_only_where_they_are_declared(result: curiax.
     save([broken], HEADING, tmp_path)
     with pytest.raises(curiax.OutputError, match="are not those of a run"):
         load(tmp_path)
-    told = {**record.facts["metrics"], "bonus/mean": {"title": "bonus", "missing": "nothing yet", "rank": 1}}
-    allowed = Record({**record.facts, "metrics": told}, record.steps, broken.curves, record.moments, record.maps)
+    metrics = {**record.facts["metrics"], "bonus/mean": {"title": "bonus", "missing": "nothing yet", "rank": 1}}
+    allowed = Record({**record.facts, "metrics": metrics}, record.steps, broken.curves, record.moments, record.maps)
     save([allowed], HEADING, tmp_path)
     assert np.isnan(load(tmp_path)[0].curves["bonus/mean"][0, 0])
 
@@ -278,20 +278,20 @@ def test_the_tasks_reward_headlines_where_it_weighs_in_and_nothing_is_counted() 
 
 
 @pytest.mark.parametrize(
-    ("metrics", "said"),
+    ("metrics", "why"),
     [
         (["speed"], "must be a tuple of curiax.Metric"),
         ((Metric("a"), Metric("a")), "declares the metric 'a' twice"),
         ((Metric("model/a"),), "leave its group out, as 'a'"),
     ],
 )
-def test_a_wrong_declaration_is_refused(metrics: Any, said: str) -> None:
+def test_a_wrong_declaration_is_refused(metrics: Any, why: str) -> None:
     method = type("Wrong", (RND,), {"metrics": metrics})
     task = type("WrongCar", (MountainCar,), {"metrics": metrics})()
     spec = task.spec
-    with pytest.raises(ContractError, match=said):
+    with pytest.raises(ContractError, match=why):
         check_method_shapes(method(spec, key=jax.random.key(0)), spec, "Wrong")
-    with pytest.raises(ContractError, match=said):
+    with pytest.raises(ContractError, match=why):
         check_task_shapes(task, "WrongCar")
 
 

@@ -106,9 +106,9 @@ def test_what_a_task_notes_is_told_kept_and_read(tmp_path: Path, monkeypatch: py
     """As which version of a game was played: what counts is what was installed where the run was made."""
     assert run_summary(run(QUICK))["notes"] == {}
     monkeypatch.setattr(MountainCar, "notes", lambda self: {"version of the car": "Europe (PAL)"})
-    said = io.StringIO()
-    assert run(QUICK, tmp_path / "run", progress=Counted(Lines(stream=said), "[1/2]")).manifest["notes"]
-    assert "[1/2] random on mountain-car: version of the car: Europe (PAL)\n" in said.getvalue()
+    stream = io.StringIO()
+    assert run(QUICK, tmp_path / "run", progress=Counted(Lines(stream=stream), "[1/2]")).manifest["notes"]
+    assert "[1/2] random on mountain-car: version of the car: Europe (PAL)\n" in stream.getvalue()
     monkeypatch.setattr(MountainCar, "notes", lambda self: {"version of the car": "another"})
     with pytest.warns(
         UserWarning, match=r"another version of the car: Europe \(PAL\), now another; it is read as it is"
@@ -357,13 +357,13 @@ def test_replay_and_many_environments_and_scaling_switches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("called", "said"),
+    ("program", "expected"),
     [
         ("/home/me/.venv/lib/python3.12/site-packages/curiax/__main__.py", "python -m curiax run 'my task'"),
         ("/home/me/.venv/bin/curiax", "curiax run 'my task'"),
         ("__main__.py", "__main__.py run 'my task'"),
     ],
 )
-def test_a_record_names_a_command_that_can_be_typed(monkeypatch: pytest.MonkeyPatch, called: str, said: str) -> None:
-    monkeypatch.setattr("sys.argv", [called, "run", "my task"])
-    assert command() == said
+def test_a_record_names_a_command_that_can_be_typed(monkeypatch: pytest.MonkeyPatch, program: str, expected: str) -> None:
+    monkeypatch.setattr("sys.argv", [program, "run", "my task"])
+    assert command() == expected

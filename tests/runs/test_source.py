@@ -28,11 +28,11 @@ class Method:
 
 
 def test_words_are_no_code() -> None:
-    told = _source.bare(SOURCE)
-    assert told == _source.bare(SOURCE.replace("More words,", "Other words,").replace("# A comment.", "# Another."))
-    assert "kept" in told
-    assert "not a docstring" in told
-    assert "words" not in told.lower()
+    code = _source.bare(SOURCE)
+    assert code == _source.bare(SOURCE.replace("More words,", "Other words,").replace("# A comment.", "# Another."))
+    assert "kept" in code
+    assert "not a docstring" in code
+    assert "words" not in code.lower()
 
 
 def parsed(source: str) -> str:
@@ -62,9 +62,9 @@ def test_code_that_is_said_to_be_alike_is_that_of_now() -> None:
 
 
 def test_every_change_of_code_shows() -> None:
-    told = _source.bare(SOURCE)
+    code = _source.bare(SOURCE)
     for old, new in (("X =", "Y ="), ("not a docstring", "other"), ("        return", "    return")):
-        assert _source.bare(SOURCE.replace(old, new)) != told
+        assert _source.bare(SOURCE.replace(old, new)) != code
 
 
 def ask(package: Path) -> list[str]:

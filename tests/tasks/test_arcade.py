@@ -160,9 +160,9 @@ def test_a_suite_plays_a_rom_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_pa
     def train(chosen: list[Experiment], *_: Any) -> list[Any]:
         trained.extend(chosen)
         return [
-            SimpleNamespace(plan=resolve(each), manifest=told, metrics=frame_of(each.task, 1.0, 2, 40))
+            SimpleNamespace(plan=resolve(each), manifest=facts, metrics=frame_of(each.task, 1.0, 2, 40))
             for each in chosen
-            for told in [game_manifest(each.task, each.method, range(2), 40, settings=each.settings)]
+            for facts in [game_manifest(each.task, each.method, range(2), 40, settings=each.settings)]
         ]
 
     monkeypatch.setattr(reproduce, "train_suite", train)
@@ -176,7 +176,7 @@ def test_a_suite_plays_a_rom_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("arcade --games pong --rom mine.nes", r"--rom mine\.nes: .*not among what is run.*--games mario\.$"),
         ("mountain-car --rom mine.nes", r"--rom mine\.nes: .*not among what is run.*take the suite arcade\.$"),
@@ -185,13 +185,13 @@ def test_a_suite_plays_a_rom_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ],
 )
 def test_a_rom_that_cannot_be_played_is_refused_before_training(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rom_file(tmp_path / "mine.nes")
     (tmp_path / "wrong.nes").write_bytes(b"no game")
     assert main(["reproduce", *line.split()]) == 2
-    assert re.search(said, capsys.readouterr().err.strip(), re.DOTALL)
+    assert re.search(message, capsys.readouterr().err.strip(), re.DOTALL)
     assert not (tmp_path / "runs").exists()
 
 
@@ -258,9 +258,9 @@ def test_an_agreement_with_a_known_spread_is_welchs_test() -> None:
         ours, theirs = rng.normal(centre, 5, 4), rng.normal(0, 1, 5)
         theirs = 53.97 + spread * (theirs - theirs.mean()) / theirs.std(ddof=1)
         verdict, p, reach = statistics.agreement_with_spread(ours, 53.97, spread, 5)
-        told = scipy.stats.ttest_ind(ours, theirs, equal_var=False)
-        assert p == pytest.approx(told.pvalue)
-        assert verdict == ("agrees" if told.pvalue >= 0.05 else "above" if told.statistic > 0 else "below")
+        peer = scipy.stats.ttest_ind(ours, theirs, equal_var=False)
+        assert p == pytest.approx(peer.pvalue)
+        assert verdict == ("agrees" if peer.pvalue >= 0.05 else "above" if peer.statistic > 0 else "below")
         assert reach is not None
         moved = ours - ours.mean() + 53.97 + reach
         assert scipy.stats.ttest_ind(moved, theirs, equal_var=False).pvalue == pytest.approx(0.05)
@@ -326,15 +326,15 @@ def test_a_record_with_scores_survives_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_score_is_missing_only_before_the_first_episode(tmp_path: Path) -> None:
-    told = game_manifest(BREAKOUT, "lbs", range(2), 20)
+    facts = game_manifest(BREAKOUT, "lbs", range(2), 20)
     frame = frame_of(BREAKOUT, 1.0, 2, 20)
-    check_complete(tmp_path, told, frame)
+    check_complete(tmp_path, facts, frame)
     score = frame["game/score"].to_numpy().copy()
     for place, value in ((12, np.nan), (12, np.inf), (0, -np.inf)):
         broken = score.copy()
         broken[place] = value
         with pytest.raises(OutputError, match=r"game/score .* is not finite"):
-            check_complete(tmp_path, told, frame.with_columns(pl.Series("game/score", broken)))
+            check_complete(tmp_path, facts, frame.with_columns(pl.Series("game/score", broken)))
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -350,9 +350,9 @@ def test_scores_stand_beside_the_authors_at_the_same_steps() -> None:
     assert ours.paper == references()[BREAKOUT].at(610 * STEPS)
     assert (ours.paper_seeds, ours.verdict) == (5, "agrees")
     assert table["surprisal", "game/score"].paper is None
-    (shown,) = content(records).games
-    assert shown.caption == "Breakout: 10.0 M of 100 M steps"
-    lbs, surprisal = ({name: cell.text for name, cell in zip(shown.header, row, strict=True)} for row in shown.rows)
+    (game,) = content(records).games
+    assert game.caption == "Breakout: 10.0 M of 100 M steps"
+    lbs, surprisal = ({name: cell.text for name, cell in zip(game.header, row, strict=True)} for row in game.rows)
     assert lbs["authors' LBS at the same steps"] == surprisal["authors' LBS at the same steps"] == "53.9 ± 8.7"
     assert lbs["authors' LBS at 100 M"] == "347.1 ± 7.6"
     assert lbs["verdict"].startswith("agrees ±")
@@ -391,8 +391,8 @@ def test_rooms_are_a_number_and_no_coverage() -> None:
     assert not any(metric.startswith("coverage/") for metric in table)
     made = content([record])
     assert made.tables == ()
-    (shown,) = made.games
-    assert shown.rows[0][shown.header.index("rooms visited")].text == "5.0 (most 5)"
+    (game,) = made.games
+    assert game.rows[0][game.header.index("rooms visited")].text == "5.0 (most 5)"
     (visited,) = [curves for curves in made.curves if curves.key == "game/rooms"]
     assert visited.series[0].mean[-1] == 5.0
     assert not any(curves.key.startswith("coverage/") for curves in made.curves)
@@ -404,8 +404,8 @@ def test_mario_is_shown_beside_the_authors_but_not_compared() -> None:
     assert row.verdict == "not comparable"
     assert row.p is None
     made = content([with_version(record, "Europe (PAL)")])
-    (told,) = [notice.text for notice in made.notices if notice.level == "warning"]
-    assert "World (NTSC). Ours is Europe (PAL). In the European one Mario moves further" in told
+    (warning,) = [notice.text for notice in made.notices if notice.level == "warning"]
+    assert "World (NTSC). Ours is Europe (PAL). In the European one Mario moves further" in warning
     assert made.games[0].header[1] == "distance in the end"
     assert {panel.title for panel in made.panels} >= {"Super Mario Bros: distance (pixels)"}
 
@@ -422,8 +422,8 @@ def test_the_version_of_mario_is_the_runs_own() -> None:
             with_version(surprisal, "unknown (SHA-1 12)"),
         ],
     }
-    for told, records in cases.items():
-        assert told in game_notices(records)[-1].text
+    for words, records in cases.items():
+        assert words in game_notices(records)[-1].text
 
 
 @pytest.mark.parametrize(("level", "expected"), [(1.0, "agrees"), (0.3, "below"), (3.0, "above")])
@@ -435,9 +435,9 @@ def test_the_authors_version_of_mario_is_compared(tmp_path: Path, level: float, 
     (row,) = [row for row in rows([record], "s") if row.metric == "game/score"]
     curve, ours, steps = references()[MARIO], np.array(row.values), 6103 * STEPS
     theirs, spread = curve.at(steps), curve.at(steps, curve.spread)
-    told = scipy.stats.ttest_ind_from_stats(ours.mean(), ours.std(ddof=1), 3, theirs, spread, 5, equal_var=False)
+    peer = scipy.stats.ttest_ind_from_stats(ours.mean(), ours.std(ddof=1), 3, theirs, spread, 5, equal_var=False)
     assert (row.paper, row.verdict) == (theirs, expected)
-    assert row.p == pytest.approx(told.pvalue)
+    assert row.p == pytest.approx(peer.pvalue)
     made = content([record])
     (table,) = made.games
     assert table.rows[0][table.header.index("verdict")].text.startswith(f"{expected} ±")
@@ -448,12 +448,14 @@ def test_the_authors_version_of_mario_is_compared(tmp_path: Path, level: float, 
 
 @pytest.mark.parametrize("version", ["Europe (PAL)", f"unknown (SHA-1 {'0' * 40})"])
 def test_another_version_of_mario_is_not_compared_whoever_brings_it(tmp_path: Path, version: str) -> None:
-    said = {"task.rom": str(rom_file(tmp_path / "mine.nes"))}
+    settings = {"task.rom": str(rom_file(tmp_path / "mine.nes"))}
     (row,) = [
-        row for row in rows([with_version(played(MARIO, "lbs", settings=said), version)], "s") if row.paper is not None
+        row
+        for row in rows([with_version(played(MARIO, "lbs", settings=settings), version)], "s")
+        if row.paper is not None
     ]
     assert (row.metric, row.verdict, row.p) == ("game/score", "not comparable", None)
-    changed = with_version(played(MARIO, "lbs", settings={**said, "task.skip": 2}), "World (NTSC)")
+    changed = with_version(played(MARIO, "lbs", settings={**settings, "task.skip": 2}), "World (NTSC)")
     assert changed.published_as is None, "another setting than the file is another method"
 
 
@@ -476,9 +478,9 @@ def test_a_run_in_which_no_episode_ended_says_so() -> None:
 def test_other_games_have_no_reference(tmp_path: Path) -> None:
     frame = frame_of(BREAKOUT, 1.0, 3, 610)
     made = publish([condense(game_manifest("atari:pitfall", "lbs", range(3), 610), frame)], HEADING, tmp_path / "out")
-    (shown,) = made.content.games
-    assert shown.caption == "Pitfall: 10.0 M steps"
-    assert not any("authors" in name for name in shown.header)
+    (game,) = made.content.games
+    assert game.caption == "Pitfall: 10.0 M steps"
+    assert not any("authors" in name for name in game.header)
 
 
 def test_a_full_run_says_that_it_is_one() -> None:

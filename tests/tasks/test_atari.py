@@ -62,8 +62,8 @@ def test_frames_are_those_of_ale_py(game: str) -> None:
         machine.reset(start)
         for count, move in enumerate(moves, start=1):
             shown, reward, over, _, _ = peer.step(np.array([move]))
-            told = machine.step(int(move))
-            if told != (reward[0], over[0]) or not (over[0] or np.array_equal(shown[0, 0], machine.picture)):
+            outcome = machine.step(int(move))
+            if outcome != (reward[0], over[0]) or not (over[0] or np.array_equal(shown[0, 0], machine.picture)):
                 return 0
             if over[0]:  # ale-py shows the next game already
                 return count
@@ -291,10 +291,10 @@ def test_actions_stick_by_the_episode_s_seed() -> None:
     assert (pictures[5] != pictures[35]).any()
     machine.reset(1)
     for action in actions:
-        told = machine._told
+        last = machine._last_action
         machine.step(int(action))
-        repeated += machine._told != action
-        assert machine._told in (action, told)
+        repeated += machine._last_action != action
+        assert machine._last_action in (action, last)
     # Actions that are the same anyway are one in sixteen.
     assert repeated / 2000 == pytest.approx(0.25 * 15 / 16, abs=0.04)
     # A state goes on with the same draws as the game that nobody interrupted, and with the action that may be repeated.
@@ -305,7 +305,7 @@ def test_actions_stick_by_the_episode_s_seed() -> None:
         taken = []
         for action in actions[:100]:
             machine.step(int(action))
-            taken.append(machine._told)
+            taken.append(machine._last_action)
         ends.append((taken, machine.save()))
     assert ends[0] == ends[1]
 
@@ -317,14 +317,14 @@ def test_a_sticky_game_goes_on_in_another_machine() -> None:
     one.reset(5)
     other.reset(8)
     for begin in range(0, 60, 6):
-        kept, before, taken = one.save(), one._told, []
+        kept, before, taken = one.save(), one._last_action, []
         other.step(1)
         other.load(kept)
         for action in actions[begin : begin + 6]:
             for machine in (one, other):
                 machine.step(int(action))
-            taken.append(one._told)
-            assert one._told == other._told
+            taken.append(one._last_action)
+            assert one._last_action == other._last_action
         repeated += taken[0] == before
     assert repeated >= 5
     assert one.save() == other.save()

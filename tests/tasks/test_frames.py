@@ -48,8 +48,8 @@ TINY = {
 
 def plan_of(iterations: int = 4, method: str = "lbs", seeds: Any = 1, **settings: Any) -> Plan:
     """A tiny run; `task__horizon` stands for `task.horizon`."""
-    said = {name.replace("__", "."): value for name, value in settings.items()}
-    return resolve(Experiment("atari:breakout", method, seeds, iterations * STEPS * ENVS, settings={**TINY, **said}))
+    changes = {name.replace("__", "."): value for name, value in settings.items()}
+    return resolve(Experiment("atari:breakout", method, seeds, iterations * STEPS * ENVS, settings={**TINY, **changes}))
 
 
 @pytest.fixture

@@ -325,11 +325,11 @@ def test_a_simulation_that_runs_away_costs_its_own_seed_only(value: str, method:
     broken = curiax.Experiment(
         HostSled, method, seeds=4, steps=512, settings={**SMALL, "task.breaks": value, "task.at": 200}
     )
-    told = r"seed 0, environment 0, step 200 of that environment \(iteration 1, .*\): entry 1 became"
-    with pytest.raises(curiax.NonFiniteError, match=told.replace("seed 0", "seed [02]")):
+    message = r"seed 0, environment 0, step 200 of that environment \(iteration 1, .*\): entry 1 became"
+    with pytest.raises(curiax.NonFiniteError, match=message.replace("seed 0", "seed [02]")):
         curiax.run(broken, tmp_path / "run")
     drop = RunOptions(on_nonfinite="drop")
-    with pytest.warns(UserWarning, match=told) as caught:
+    with pytest.warns(UserWarning, match=message) as caught:
         result = curiax.run(broken, tmp_path / "run", options=drop)
     assert "seed 2" in str(caught[0].message)  # each of the two lanes has such a sled in its first row
     assert "learning_rate" in str(caught[0].message)

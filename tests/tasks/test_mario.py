@@ -46,9 +46,9 @@ class Played:
         self.machine.show(self.frame)
 
     def step(self, action: int) -> tuple[float, bool]:
-        told = self.machine.step(action)
+        outcome = self.machine.step(action)
         self.machine.show(self.frame)
-        return told
+        return outcome
 
     @property
     def scroll(self) -> int:
@@ -244,14 +244,14 @@ def test_a_state_that_is_none_is_refused() -> None:
         "bytes are not the state": [b"wrong", bytes([9]) + good[1:]],
         "no such sprite": [bytes([1, 64]) + good[2:]],
     }
-    for said, states in wrong.items():
+    for message, states in wrong.items():
         for state in states:
-            with pytest.raises(ValueError, match=said):
+            with pytest.raises(ValueError, match=message):
                 nes.load(state)
     for registers in ((4, 0, 0), (-1, 0, 0), (1, 342, 0), (1, -1, 0), (1, 0, 240), (2, 0, 262), (1, 0, -1)):
-        told = np.array(registers, "<i4").tobytes()
+        place = np.array(registers, "<i4").tobytes()
         with pytest.raises(ValueError, match="a machine cannot be at dot"):
-            nes.load(good[: nes._dots] + told + good[nes._dots + len(told) :])
+            nes.load(good[: nes._dots] + place + good[nes._dots + len(place) :])
     endless = _emulator_worker.zlib.compress(bytes(10**7))
     with pytest.raises(ValueError, match=f"{nes.size + 1} bytes are not the state"):
         played.machine.load(played.machine.save()[: played.machine.OWN.size] + endless)
@@ -367,7 +367,7 @@ def header(program: int = 2, pictures: int = 1, low: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "does not begin with an iNES header"),
         (b"NES\x1a", "not Super Mario Bros.*has 4 bytes"),
@@ -377,10 +377,10 @@ def header(program: int = 2, pictures: int = 1, low: int = 1) -> bytes:
         (header(low=0x03) + bytes(40960), "nothing else"),
     ],
 )
-def test_a_file_that_is_no_such_rom_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_such_rom_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "wrong.nes"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         Mario(rom=str(path))
 
 
@@ -401,10 +401,10 @@ def test_the_right_header_is_enough_to_be_read(tmp_path: Path) -> None:
 def test_another_game_does_not_begin(tmp_path: Path) -> None:
     path = tmp_path / "zéros.nes"
     path.write_bytes(header() + b"\x02" * 40960)  # a command that the emulator does not know, and says so
-    task, said = Mario(rom=str(path)), "does not begin: this is not Super Mario Bros"
-    with pytest.raises(UsageError, match=rf"task\.rom = .*zéros\.nes.*{said}\.$") as told:
+    task, message = Mario(rom=str(path)), "does not begin: this is not Super Mario Bros"
+    with pytest.raises(UsageError, match=rf"task\.rom = .*zéros\.nes.*{message}\.$") as raised:
         task.require()
-    assert isinstance(told.value.__context__, SimulatorError)  # what opening it says
+    assert isinstance(raised.value.__context__, SimulatorError)  # what opening it says
 
 
 @needs_the_game

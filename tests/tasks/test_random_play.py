@@ -19,18 +19,18 @@ SIDE, COUNT = 36, 20
 
 
 def listening(fleet: Any) -> list[tuple[str, list[np.ndarray]]]:
-    """What a fleet will be told."""
-    told = []
+    """The calls that a fleet will get: name and arguments."""
+    calls = []
 
-    def heard(name: str, call: Any) -> Any:
-        def said(*given: Any) -> None:
-            told.append((name, [np.array(each) for each in given]))
+    def recorded(name: str, call: Any) -> Any:
+        def record(*given: Any) -> None:
+            calls.append((name, [np.array(each) for each in given]))
             call(*given)
 
-        return said
+        return record
 
-    fleet.reset, fleet.step = heard("reset", fleet.reset), heard("step", fleet.step)
-    return told
+    fleet.reset, fleet.step = recorded("reset", fleet.reset), recorded("step", fleet.step)
+    return calls
 
 
 def stacks(frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -45,27 +45,27 @@ def test_stacks_are_those_of_a_fleet_that_stacks_them_itself(horizon: int | None
     ended; black frames before it. All actions are drawn, and what is measured is measured on these stacks."""
     task = Atari(game="breakout", side=SIDE, random_steps=steps, horizon=horizon or 4501)
     fleets = [task.open(COUNT, 1, stacked=False) for _ in range(2)]
-    heard = list(map(listening, fleets))
+    calls_of_fleets = list(map(listening, fleets))
     frames, numbers = random_play(task, fleets, np.random.default_rng(0))
     assert len(numbers) == steps
     seen, drawn, seeds, ended = [], [], [], 0
-    for fleet, told in zip(fleets, heard, strict=True):
+    for fleet, calls in zip(fleets, calls_of_fleets, strict=True):
         other = task.open(COUNT, 1)
         moving, length = np.zeros(COUNT, bool), np.zeros(COUNT, int)
         shown: list[np.ndarray] = []
-        for what, said in told:
+        for what, args in calls:
             if what == "step":
-                actions, _, still = said
+                actions, _, still = args
                 moving = ~still
                 drawn += actions[moving].tolist()
-                other.step(*said)
+                other.step(*args)
                 shown.append(other.obs.copy())
                 length += 1
                 over = moving & (other.terminated | (length >= (horizon or 4501)))
                 ended, length[over] = ended + over.sum(), 0
             else:
-                other.reset(*said)
-                seeds += said[0][said[1] if len(said) > 1 else slice(None)].tolist()
+                other.reset(*args)
+                seeds += args[0][args[1] if len(args) > 1 else slice(None)].tolist()
                 if shown:
                     shown[-1] = other.obs.copy()
         seen.append(np.stack(shown)[:, moving].reshape(-1, *other.obs.shape[1:]))
@@ -90,13 +90,13 @@ def test_features_are_standardised_on_random_play(monkeypatch: pytest.MonkeyPatc
     """The frozen network's features of what it sees there have mean 0 and deviation 1 (card 4b)."""
     few = {"task.random_steps": 96, "loop.envs": 4, "ppo.minibatch_size": 16, "learner.minibatch_size": 16}
     plan = resolve(Experiment("atari:breakout", "lbs", 1, preset="small", settings=few))
-    heard: list[Any] = []
+    plays: list[Any] = []
     lanes: Any
 
     def listened(task: Any, fleets: Any, rng: Any) -> Any:
         assert len(fleets) == 2, "both groups play"
-        heard.append(random_play(task, fleets, rng))
-        return heard[-1]
+        plays.append(random_play(task, fleets, rng))
+        return plays[-1]
 
     monkeypatch.setattr(frames, "random_play", listened)
     lane, other = lanes = open_lanes(plan.setup, [3, 4])
@@ -106,8 +106,8 @@ def test_features_are_standardised_on_random_play(monkeypatch: pytest.MonkeyPatc
     mean, deviation = (np.asarray(part, np.float64) for part in lane.pixels)
     lane.close()
     other.close()
-    assert not np.array_equal(heard[0][0], heard[1][0]), "each seed plays its own games"
-    seen = (stacks(*heard[0]) - mean) / (deviation + 1e-8)
+    assert not np.array_equal(plays[0][0], plays[1][0]), "each seed plays its own games"
+    seen = (stacks(*plays[0]) - mean) / (deviation + 1e-8)
     features = np.asarray(jax.vmap(target)(jnp.asarray(seen, jnp.float32)), np.float64)
     np.testing.assert_allclose(features.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(features.std(0), 1, atol=1e-3)

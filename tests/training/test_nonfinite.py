@@ -250,8 +250,10 @@ def run_with(monkeypatch: Any, injection: Injection, mode: str, method: str = "r
 def test_a_run_stops_and_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     injection = Injection("reward", 1e30, 5, 1, 9, 1)
     place = re.escape(expected_place(plan_for("mountain-car", "none"), injection))
-    said = f"NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': {place}.*nonfinite drop goes on"
-    with pytest.raises(curiax.NonFiniteError, match=said):
+    message = (
+        f"NaN, infinity or a value beyond 1e10 in the reward of task 'mountain-car': {place}.*nonfinite drop goes on"
+    )
+    with pytest.raises(curiax.NonFiniteError, match=message):
         run_with(monkeypatch, injection, "stop", "none")
 
 

@@ -30,10 +30,10 @@ from curiax.train.loop import collect, learn
 BY_CLASS = {"ppo.episode_ends": "ignore", "ppo.clip_value": True, "loop.normalise_reward": False}
 
 
-def chosen(method: str, preset: str = "paper-code", **said: Any) -> dict[str, Any]:
+def chosen(method: str, preset: str = "paper-code", **named: Any) -> dict[str, Any]:
     """The settings that depend on the weight of the task's reward."""
-    told = {name.replace("__", "."): value for name, value in said.items()}
-    settings = resolve(Experiment("mountain-car", method, preset=preset, settings=told)).settings
+    changes = {name.replace("__", "."): value for name, value in named.items()}
+    settings = resolve(Experiment("mountain-car", method, preset=preset, settings=changes)).settings
     return {name: settings[name] for name in FOR_TASK_REWARD}
 
 
@@ -54,8 +54,8 @@ def test_where_the_tasks_reward_weighs_in_it_has_defaults_of_its_own(preset: str
 
 
 def test_what_is_said_holds_against_these_defaults() -> None:
-    said = {name.replace(".", "__"): value for name, value in BY_CLASS.items()}
-    assert chosen("none", **said) == BY_CLASS
+    named = {name.replace(".", "__"): value for name, value in BY_CLASS.items()}
+    assert chosen("none", **named) == BY_CLASS
     assert chosen("none", ppo__episode_ends="terminate") == {**FOR_TASK_REWARD, "ppo.episode_ends": "terminate"}
 
 

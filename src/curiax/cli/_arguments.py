@@ -1,4 +1,4 @@
-"""What commands are told: arguments as a dataclass, seeds, and how runs are carried out."""
+"""What commands are given: arguments as a dataclass, seeds, and how runs are carried out."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def parse(kind: Any, args: Sequence[str], command: str, description: str) -> Any
     import tyro
 
     try:
-        said = tyro.cli(kind, args=list(args), prog=f"curiax {command}", description=description)
+        options = tyro.cli(kind, args=list(args), prog=f"curiax {command}", description=description)
     except SystemExit as stop:
         raise Answered(stop.code if isinstance(stop.code, int) else 2) from None
-    for value in vars(said).values():
+    for value in vars(options).values():
         for path in value if isinstance(value, tuple) else (value,):
             if isinstance(path, Path):
                 usable(path)
-    return said
+    return options
 
 
 def seeds_from(text: str) -> int | tuple[int, ...]:
@@ -64,15 +64,15 @@ def option_fields() -> list[tuple[Any, ...]]:
     from .._settings import descriptions, signature
     from ..experiments.options import RunOptions
 
-    told = descriptions(RunOptions)
+    help_texts = descriptions(RunOptions)
     return [
-        (name, Annotated[kind, tyro.conf.arg(help=told[name])], default)
+        (name, Annotated[kind, tyro.conf.arg(help=help_texts[name])], default)
         for name, (kind, default) in signature(RunOptions).items()
     ]
 
 
-def options_of(said: Any) -> RunOptions:
-    """The options that were said."""
+def run_options_of(options: Any) -> RunOptions:
+    """How the run is carried out, of all that was typed."""
     from ..experiments.options import RunOptions
 
-    return RunOptions(**{field.name: getattr(said, field.name) for field in dataclasses.fields(RunOptions)})
+    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})

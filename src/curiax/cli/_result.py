@@ -75,13 +75,13 @@ def span(limits: tuple[float | None, float | None]) -> tuple[float, float] | Non
     return None if low is None or high is None else (low, high)
 
 
-def run_text(result: RunResult, asked: int | None) -> str:
+def run_text(result: RunResult, steps: int | None) -> str:
     """A finished run for people."""
     data, record = run_summary(result), of_result(result)
     seeds = "one seed" if len(data["seeds"]) == 1 else f"{len(data['seeds'])} seeds"
     lines = [f"{data['method']} on {data['task']} ({data['preset']}): {seeds} x {data['steps']:,} steps"]
-    if asked is not None and asked != data["steps"]:
-        lines.append(f"  {asked:,} steps asked for; whole rollouts make {data['steps']:,}")
+    if steps is not None and steps != data["steps"]:
+        lines.append(f"  {steps:,} steps asked for; whole rollouts make {data['steps']:,}")
     lines += [f"  {name}: {text}" for name, text in data["notes"].items()]
     lines += metric_lines(record, data["final"], seeds)
     lines += fallen_lines(result)

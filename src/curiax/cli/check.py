@@ -31,21 +31,21 @@ def command_check(args: list[str]) -> int:
         ],
     )
     kind = dataclasses.make_dataclass("Check", [field], frozen=True)
-    said = parse(kind, args, "check", "Run the contract suite on a method or a task.")
-    if said.name in METHODS:
-        entry = METHODS[said.name]
+    options = parse(kind, args, "check", "Run the contract suite on a method or a task.")
+    if options.name in METHODS:
+        entry = METHODS[options.name]
         checks = method_checks(entry.method, **{key.removeprefix("method."): v for key, v in entry.settings.items()})
-    elif said.name in TASKS or said.name.startswith((GYMNASIUM, ATARI)):
-        checks = of_task(said.name)
+    elif options.name in TASKS or options.name.startswith((GYMNASIUM, ATARI)):
+        checks = of_task(options.name)
     else:
-        cls = load_class(said.name, "method or task", {**METHODS, **TASKS})
+        cls = load_class(options.name, "method or task", {**METHODS, **TASKS})
         if isinstance(cls, type) and issubclass(cls, AbstractCuriosity):
             checks = method_checks(find_method(cls).method)
         elif isinstance(cls, type) and issubclass(cls, AbstractAnyTask):
-            checks = of_task(said.name)
+            checks = of_task(options.name)
         else:
             raise UsageError(
-                f"{said.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask or AbstractHostTask."
+                f"{options.name!r} is neither a curiax.AbstractCuriosity nor a curiax.AbstractTask or AbstractHostTask."
             )
     passed = 0
     try:
@@ -54,7 +54,7 @@ def command_check(args: list[str]) -> int:
             passed += 1
             print(f"  ok    {clean(sentence, None)}", flush=True)
     except CuriaxError as error:
-        print(f"  FAIL  {clean(str(error), None)}\n{clean(said.name)}: {passed} checks passed, then one failed")
+        print(f"  FAIL  {clean(str(error), None)}\n{clean(options.name)}: {passed} checks passed, then one failed")
         return 1
-    print(f"{clean(said.name)}: all {passed} checks passed")
+    print(f"{clean(options.name)}: all {passed} checks passed")
     return 0

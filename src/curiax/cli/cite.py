@@ -22,10 +22,10 @@ def command_cite(args: list[str]) -> int:
         ],
     )
     kind = dataclasses.make_dataclass("Cite", [field], frozen=True)
-    said = parse(kind, args, "cite", "BibTeX of the methods you used.")
-    if not said.methods:
+    options = parse(kind, args, "cite", "BibTeX of the methods you used.")
+    if not options.methods:
         raise UsageError("name the methods to cite: curiax cite lbs icm.")
-    found = [(name, find_method(name).bibtex) for name in said.methods]
+    found = [(name, find_method(name).bibtex) for name in options.methods]
     for name, text in found:
         if not text:
             print(f"% {name}: nothing to cite")

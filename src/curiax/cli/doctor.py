@@ -31,7 +31,7 @@ def command_doctor(args: list[str]) -> int:
     import platform
 
     kind = dataclasses.make_dataclass("Doctor", [("json", bool, False)], frozen=True)
-    said = parse(kind, args, "doctor", "Versions, devices and which extras work.")
+    options = parse(kind, args, "doctor", "Versions, devices and which extras work.")
     import jax
 
     from ..experiments.session import PACKAGES
@@ -65,7 +65,7 @@ def command_doctor(args: list[str]) -> int:
         "compilation_cache": jax.config.jax_compilation_cache_dir,  # pyright: ignore[reportAttributeAccessIssue]
         "extras": extras,
     }
-    if said.json:
+    if options.json:
         print(json.dumps(data, indent=2))
         return 0
     for name, value in data.items():

@@ -33,11 +33,11 @@ def command_export(args: list[str]) -> int:
         ),
     ]
     kind = dataclasses.make_dataclass("Export", fields, frozen=True)
-    said = parse(kind, args, "export", "Trained agents as two files that load and act without training code.")
-    if said.seed is not None and said.seeds is not None:
+    options = parse(kind, args, "export", "Trained agents as two files that load and act without training code.")
+    if options.seed is not None and options.seeds is not None:
         raise UsageError("--seed and --seeds: name one of them.")
-    seeds = None if said.seeds is None else seed_list(seeds_from(said.seeds))
-    seeds = seeds if said.seed is None else [said.seed]
-    made = load(export(said.run, said.out, seeds=seeds, trust=said.trust))
-    print(clean_lines(f"{made.method} on {made.task}, seeds {', '.join(map(str, made.seeds))}\n  {said.out}"))
+    seeds = None if options.seeds is None else seed_list(seeds_from(options.seeds))
+    seeds = seeds if options.seed is None else [options.seed]
+    made = load(export(options.run, options.out, seeds=seeds, trust=options.trust))
+    print(clean_lines(f"{made.method} on {made.task}, seeds {', '.join(map(str, made.seeds))}\n  {options.out}"))
     return 0

@@ -15,8 +15,8 @@ def command_list(args: list[str]) -> int:
     from ..paper.suites import SUITES
 
     kind = dataclasses.make_dataclass("List", [("json", bool, False)], frozen=True)
-    said = parse(kind, args, "list", "The methods, tasks, suites and presets; --json for machines.")
-    if said.json:
+    options = parse(kind, args, "list", "The methods, tasks, suites and presets; --json for machines.")
+    if options.json:
         print(
             json.dumps(
                 {"methods": list(METHODS), "tasks": list(TASKS), "suites": list(SUITES), "presets": list(PRESETS)}

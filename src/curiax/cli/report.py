@@ -42,23 +42,25 @@ def command_report(args: list[str]) -> int:
         ),
     ]
     kind = dataclasses.make_dataclass("Report", fields, frozen=True)
-    said = parse(kind, args, "report", "Tables, figures and report.html from finished runs, yours included.")
-    if not said.folders:
+    options = parse(kind, args, "report", "Tables, figures and report.html from finished runs, yours included.")
+    if not options.folders:
         raise UsageError("name the folders of the runs: curiax report runs/mountain-car_lbs_1234 ...")
-    claim(said.out)
-    records, remarks = gather(said.folders)
-    if len(said.folders) == 1 and (kept := said.folders[0] / RECORD).is_dir():
+    claim(options.out)
+    records, remarks = gather(options.folders)
+    if len(options.folders) == 1 and (kept := options.folders[0] / RECORD).is_dir():
         # Made again, a report is what it was.
         heading = read_heading(kept)
     else:
         names = ", ".join(dict.fromkeys(record.label for record in records))
-        command = shlex.join(["curiax", "report", *map(str, said.folders)])
+        command = shlex.join(["curiax", "report", *map(str, options.folders)])
         count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
         heading = Heading("Report", f"{count}: {names}.", command=command, remarks=remarks)
-    named = {name: word for name in ("title", "reference", "headline") if (word := getattr(said, name)) is not None}
-    heading = dataclasses.replace(heading, **named)
-    print_content(publish(records, heading, said.out).content)
-    print(f"report:  {clean(str(said.out / 'report.html'), None)}")
+    changes = {
+        name: word for name in ("title", "reference", "headline") if (word := getattr(options, name)) is not None
+    }
+    heading = dataclasses.replace(heading, **changes)
+    print_content(publish(records, heading, options.out).content)
+    print(f"report:  {clean(str(options.out / 'report.html'), None)}")
     return 0
 
 
@@ -74,18 +76,18 @@ def command_verify(args: list[str]) -> int:
         "curves, and say which version and commit trained the runs."
     )
     kind = dataclasses.make_dataclass("Verify", fields, frozen=True)
-    said = parse(kind, args, "verify", text)
-    if not said.folders:
+    options = parse(kind, args, "verify", text)
+    if not options.folders:
         raise UsageError("name the folders to verify: curiax verify results")
-    failed, folders = 0, [found for named in said.folders for found in kept_in(named)]
+    failed, folders = 0, [found for place in options.folders for found in kept_in(place)]
     for folder in folders:
-        named = clean(str(folder), None)
+        place = clean(str(folder), None)
         try:
             found = verify(folder)
         except OutputError as error:
             if len(folders) == 1:
                 raise
-            print(f"FAIL {named}: {clean(str(error), None)}")
+            print(f"FAIL {place}: {clean(str(error), None)}")
             failed += 1
             continue
         for difference in found.differences:
@@ -93,8 +95,8 @@ def command_verify(args: list[str]) -> int:
         by = f"; trained by {', '.join(found.trained_by)}" if found.trained_by else ""
         count = len(found.differences)
         what = "every file read" if found.rows is None else f"{found.rows} rows recomputed"
-        told = f"{'FAIL' if count else 'ok  '} {named}: {what}, {count} differ{by}"
-        print(clean(told, None))
+        summary = f"{'FAIL' if count else 'ok  '} {place}: {what}, {count} differ{by}"
+        print(clean(summary, None))
         for warning in found.warnings:
             print(f"  warning: {clean(warning, None)}")
         failed += bool(count)

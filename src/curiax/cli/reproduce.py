@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from .._errors import OutputError
 from .._text import clean_lines
-from ._arguments import option_fields, options_of, parse, seeds_from
+from ._arguments import option_fields, parse, run_options_of, seeds_from
 from ._tables import print_content
 
 
@@ -27,31 +27,31 @@ def command_reproduce(args: list[str]) -> int:
         "Train every line of a suite on every task of it, all seeds at once, and put the results beside the paper's: "
         "a table, figures and report.html. Finished runs are reused, so the same command continues."
     )
-    said = parse(reproduce_class(), args, "reproduce", text)
-    launcher = choose(said.launcher, said.workers, said.address)
-    suite = find_suite(said.suite)
-    suite = on_games(suite, said.games) if said.games else suite
-    said = said if said.seeds is not None else dataclasses.replace(said, seeds=str(suite.seeds))
-    tasks = chosen_tasks(suite, said.tasks)
+    options = parse(reproduce_class(), args, "reproduce", text)
+    launcher = choose(options.launcher, options.workers, options.address)
+    suite = find_suite(options.suite)
+    suite = on_games(suite, options.games) if options.games else suite
+    options = options if options.seeds is not None else dataclasses.replace(options, seeds=str(suite.seeds))
+    tasks = chosen_tasks(suite, options.tasks)
     chosen = experiments(
-        suite if said.kept else dataclasses.replace(suite, tasks=tasks),
-        methods=tuple(dict.fromkeys(said.methods)) or None,
-        seeds=seeds_of_tasks(suite, said.seeds, seeds_from),
-        steps=said.steps,
-        preset=said.preset,
-        rom=said.rom,
+        suite if options.kept else dataclasses.replace(suite, tasks=tasks),
+        methods=tuple(dict.fromkeys(options.methods)) or None,
+        seeds=seeds_of_tasks(suite, options.seeds, seeds_from),
+        steps=options.steps,
+        preset=options.preset,
+        rom=options.rom,
     )
     here = [experiment for experiment in chosen if experiment.task in tasks]
     others = [experiment for experiment in chosen if experiment.task not in tasks]
-    kept = kept_runs(said.kept, others) if said.kept else []
-    out = said.out or Path("runs") / suite.name
+    kept = kept_runs(options.kept, others) if options.kept else []
+    out = options.out or Path("runs") / suite.name
     claim(out)
-    store, quiet, options = said.runs or out / "runs", said.quiet or said.json, options_of(said)
-    if said.runs is None and store.is_symlink():
+    store, quiet, run_options = options.runs or out / "runs", options.quiet or options.json, run_options_of(options)
+    if options.runs is None and store.is_symlink():
         raise OutputError(f"{store} is a link, which is not followed: say --runs and where it leads, or remove it.")
     if launcher is not None:
-        launch_experiments(here, store, launcher, show.for_terminal(quiet=quiet), options)
-    results = train_suite(here, store, for_terminal(quiet=quiet), options)
+        launch_experiments(here, store, launcher, show.for_terminal(quiet=quiet), run_options)
+    results = train_suite(here, store, for_terminal(quiet=quiet), run_options)
     # The label is this suite's own: a run that is shared with another suite may be called otherwise there.
     trained = [
         condense({**result.manifest, "experiment": result.plan.experiment.as_json()}, result.metrics)
@@ -60,10 +60,10 @@ def command_reproduce(args: list[str]) -> int:
     # In the suite's order: what was kept stands where its training would have put it.
     places = [(experiment.task, experiment.label) for experiment in chosen]
     records = sorted([*kept, *trained], key=lambda record: places.index((record.task, record.label)))
-    told = lead(suite, chosen), suite.name, suite.reference, reproduce_command(said), said.headline or ""
-    heading = Heading(suite.title, *told)
+    rest = lead(suite, chosen), suite.name, suite.reference, reproduce_command(options), options.headline or ""
+    heading = Heading(suite.title, *rest)
     made = publish(records, heading, out)
-    if said.json:
+    if options.json:
         # In letters that every output can take.
         print(json.dumps(json.loads((out / TABLE).read_text("utf-8")), indent=1))
         return 0
@@ -154,15 +154,15 @@ def reproduce_class() -> type:
     return dataclasses.make_dataclass("Reproduce", fields, frozen=True)
 
 
-def reproduce_command(said: Any) -> str:
+def reproduce_command(options: Any) -> str:
     """The command without what does not change the result."""
-    words = ["curiax", "reproduce", said.suite, *(["--methods", *said.methods] if said.methods else [])]
-    words += ["--games", *said.games] if said.games else []
+    words = ["curiax", "reproduce", options.suite, *(["--methods", *options.methods] if options.methods else [])]
+    words += ["--games", *options.games] if options.games else []
     # With the rest taken from a report it is the whole suite that was made, be it in parts.
-    words += ["--tasks", *said.tasks] if said.tasks and not said.kept else []
-    words += ["--rom", said.rom] if said.rom is not None else []
-    words += ["--seeds", said.seeds]
-    words += ["--steps", str(said.steps)] if said.steps is not None else []
-    words += ["--preset", said.preset] if said.preset else []
-    words += ["--on-nonfinite", said.on_nonfinite] if said.on_nonfinite != "stop" else []
+    words += ["--tasks", *options.tasks] if options.tasks and not options.kept else []
+    words += ["--rom", options.rom] if options.rom is not None else []
+    words += ["--seeds", options.seeds]
+    words += ["--steps", str(options.steps)] if options.steps is not None else []
+    words += ["--preset", options.preset] if options.preset else []
+    words += ["--on-nonfinite", options.on_nonfinite] if options.on_nonfinite != "stop" else []
     return shlex.join(words)

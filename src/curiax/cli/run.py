@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .._errors import UsageError
-from ._arguments import option_fields, options_of, parse, seeds_from
+from ._arguments import option_fields, parse, run_options_of, seeds_from
 from ._result import run_summary, run_text
 from ._tables import print_text
 
@@ -40,7 +40,7 @@ def command_run(args: list[str]) -> int:
         f"Train {method} on {args[0]}. Defaults below are those of this task, method and preset, so ask for help "
         "again with another --method or --preset to see theirs."
     )
-    said = parse(run_class(plan), ["--help"] if asks_help else args, "run", description)
+    options = parse(run_class(plan), ["--help"] if asks_help else args, "run", description)
     # Only what was typed counts as said: the preset goes on deciding the rest (β follows --remote.mode).
     flags = {arg.partition("=")[0].replace("_", "-") for arg in args}
     typed = flags | {flag.replace(".no-", ".", 1) for flag in flags}
@@ -48,16 +48,16 @@ def command_run(args: list[str]) -> int:
     for name in plan.settings:
         group, _, key = name.partition(".")
         if f"--{name.replace('_', '-')}" in typed:
-            changed[name] = getattr(getattr(said, f"{group}_settings"), key)
-    experiment = dataclasses.replace(base, seeds=seeds_from(said.seeds), steps=said.steps, settings=changed)
+            changed[name] = getattr(getattr(options, f"{group}_settings"), key)
+    experiment = dataclasses.replace(base, seeds=seeds_from(options.seeds), steps=options.steps, settings=changed)
     plan = resolve(experiment)
-    out = said.out or place_of(plan, Path("runs"))
-    progress = for_terminal(quiet=said.quiet or said.json)
-    result = run(experiment, out, progress=progress, options=options_of(said))
-    if said.json:
+    out = options.out or place_of(plan, Path("runs"))
+    progress = for_terminal(quiet=options.quiet or options.json)
+    result = run(experiment, out, progress=progress, options=run_options_of(options))
+    if options.json:
         print(json.dumps(run_summary(result), indent=2))
     else:
-        print_text(run_text(result, said.steps))
+        print_text(run_text(result, options.steps))
     return 0
 
 
@@ -112,7 +112,7 @@ def settings_class(title: str, build: Callable[..., Any], values: Mapping[str, A
 
     from .._settings import descriptions, signature
 
-    told = descriptions(build)
+    help_texts = descriptions(build)
     fields = []
     for name, (kind, default) in signature(build).items():
         value = values.get(name, default)
@@ -122,5 +122,5 @@ def settings_class(title: str, build: Callable[..., Any], values: Mapping[str, A
             value = tuple(value)  # settings are kept as JSON has them, and JSON has no tuples
         kind = type(value) if kind is Any else kind
         fresh = dataclasses.field(default_factory=lambda value=value: copy.copy(value))
-        fields.append((name, Annotated[kind, tyro.conf.arg(help=told.get(name, ""))], fresh))
+        fields.append((name, Annotated[kind, tyro.conf.arg(help=help_texts.get(name, ""))], fresh))
     return dataclasses.make_dataclass(title, fields, frozen=True)

@@ -45,14 +45,16 @@ def command_watch(args: list[str]) -> int:
         ("quiet", Annotated[flag, arg("show no progress")], False),
     ]
     kind = dataclasses.make_dataclass("Watch", fields, frozen=True)
-    said = parse(kind, args, "watch", "Film a trained agent of a finished run, with the raw bonus of every step below.")
-    asked = {name: value for name, value in vars(said).items() if name != "quiet"}
-    with filming(quiet=said.quiet or not sys.stderr.isatty()) as tell:
-        made = watch(**asked, tell=tell)
+    options = parse(
+        kind, args, "watch", "Film a trained agent of a finished run, with the raw bonus of every step below."
+    )
+    settings = {name: value for name, value in vars(options).items() if name != "quiet"}
+    with filming(quiet=options.quiet or not sys.stderr.isatty()) as tell:
+        made = watch(**settings, tell=tell)
     if made.notice:
         print(f"curiax: {clean_lines(made.notice)}", file=sys.stderr)
     many = f"{made.episodes} episode{'s' if made.episodes > 1 else ''}"
-    score = f", {made.score_name} {told(made.scores)}" if made.scores else ""
+    score = f", {made.score_name} {scores_text(made.scores)}" if made.scores else ""
     text = (
         f"{made.method} on {made.task}, seed {made.seed}: {len(made.bonus)} steps in {many}, "
         f"bonus {made.bonus.mean():.4g} on average, {made.bonus.max():.4g} at most{score}\n  {made.path}"
@@ -61,7 +63,7 @@ def command_watch(args: list[str]) -> int:
     return 0
 
 
-def told(scores: Sequence[float]) -> str:
+def scores_text(scores: Sequence[float]) -> str:
     """Each score, or their mean and largest where they are many."""
     if len(scores) > 8:
         return f"{sum(scores) / len(scores):,.1f} on average, {max(scores):,.0f} at most"

@@ -140,8 +140,8 @@ class Atari(AbstractEmulator):
         self._fresh = ale.cloneState(include_rng=True)
         self._actions = ale.getMinimalActionSet()
         self._game, self._noops, self._skip, self._tracked, self._sticky = game, noops, skip, tracked, sticky
-        #: The episode's seed, frames of it so far, and the action that the machine was last told.
-        self._seed, self._frames, self._told = 0, 0, 0
+        #: The episode's seed, frames of it so far, and the machine's last action.
+        self._seed, self._frames, self._last_action = 0, 0, 0
         #: What is to be scaled to the frame.
         self.picture: np.ndarray = np.zeros(ale.getScreenDims(), np.uint8)
         self._before = np.zeros_like(self.picture)
@@ -153,7 +153,7 @@ class Atari(AbstractEmulator):
         state, picture = self._beginnings[self._game, frames]
         self._ale.restoreState(state)
         self.picture[...] = picture
-        self._seed, self._frames, self._told = seed, 0, 0
+        self._seed, self._frames, self._last_action = seed, 0, 0
 
     def _begin(self, frames: int) -> tuple[Any, np.ndarray]:
         """The game after so many frames without action, and what it shows then."""
@@ -169,8 +169,8 @@ class Atari(AbstractEmulator):
         ale, score, over = self._ale, 0.0, False
         for left in reversed(range(self._skip)):
             if not (self._sticky and self._sticks()):
-                self._told = action
-            score += ale.act(self._actions[self._told])
+                self._last_action = action
+            score += ale.act(self._actions[self._last_action])
             over = ale.game_over()
             if left == 1 and not over:
                 ale.getScreenGrayscale(self._before)
@@ -192,14 +192,17 @@ class Atari(AbstractEmulator):
         return tuple(float(memory[place]) for place in self._tracked)
 
     def save(self) -> bytes:
-        return self.OWN.pack(self._seed, self._frames, self._told) + self._ale.cloneState(include_rng=True).serialize()
+        return (
+            self.OWN.pack(self._seed, self._frames, self._last_action)
+            + self._ale.cloneState(include_rng=True).serialize()
+        )
 
     def load(self, state: bytes) -> None:
         from ale_py import ALEState
 
-        self._seed, self._frames, self._told = self.OWN.unpack_from(state)
-        if self._told >= len(self._actions):
-            raise ValueError(f"the state's last action is {self._told}; the game has {len(self._actions)}")
+        self._seed, self._frames, self._last_action = self.OWN.unpack_from(state)
+        if self._last_action >= len(self._actions):
+            raise ValueError(f"the state's last action is {self._last_action}; the game has {len(self._actions)}")
         self._ale.restoreState(ALEState(state[self.OWN.size :]))
 
     def screen(self) -> np.ndarray:
@@ -445,8 +448,8 @@ class Mario(AbstractEmulator):
         """Play from switching on to the first tick of the game's clock, and make sure that states are exact."""
         self._until(lambda memory: memory[self.MODE] == 1, self.START)
         self._until(lambda memory: memory[self.CLOCK].any())
-        shown = self._nes.memory[self.CLOCK].copy()
-        self._until(lambda memory: (memory[self.CLOCK] != shown).any())
+        clock = self._nes.memory[self.CLOCK].copy()
+        self._until(lambda memory: (memory[self.CLOCK] != clock).any())
         state, after = self._nes.save(), []
         for _ in range(2):
             self._nes.load(state)

@@ -240,13 +240,13 @@ class EmulatorFleet(AbstractFleet):
         if answer == worker.DONE:
             return
         if answer == worker.FAILED:
-            said = self._shared["message"][number].tobytes().rstrip(b"\0").decode(errors="replace")
-            raise SimulatorError(f"{self._what} failed ({self._rows(number)}): {said}.{self._remedy}")
+            message = self._shared["message"][number].tobytes().rstrip(b"\0").decode(errors="replace")
+            raise SimulatorError(f"{self._what} failed ({self._rows(number)}): {message}.{self._remedy}")
         process = self._processes[number]
-        code, said = process.wait(), last_line(process)
+        code, last = process.wait(), last_line(process)
         self.close()
         raise SimulatorError(
-            f"{self._what}: process {number} ended with exit code {code} ({self._rows(number)}){said}.{self._remedy}"
+            f"{self._what}: process {number} ended with exit code {code} ({self._rows(number)}){last}.{self._remedy}"
         )
 
     def _rows(self, number: int) -> str:
@@ -278,8 +278,8 @@ def end(processes: Sequence[subprocess.Popen[bytes]], answers: selectors.BaseSel
 def last_line(process: subprocess.Popen[bytes]) -> str:
     """The last thing that a process said of itself, as the end of a sentence."""
     assert process.stderr is not None
-    said = process.stderr.read().decode(errors="replace").strip().splitlines()
-    return f": {said[-1]}" if said else ""
+    lines = process.stderr.read().decode(errors="replace").strip().splitlines()
+    return f": {lines[-1]}" if lines else ""
 
 
 def shared_folder() -> str | None:

@@ -105,11 +105,11 @@ def open_context(mujoco: Any, model: Any, width: int, height: int) -> tuple[Any,
     faults = []
     for name, find in backends(mujoco).items():
         try:
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 canvas = find()(width, height)
                 canvas.make_current()
-                require_window(canvas, said)
+                require_window(canvas, caught)
             context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
         except Exception as error:  # whatever a missing or broken driver raises
@@ -122,13 +122,13 @@ def open_context(mujoco: Any, model: Any, width: int, height: int) -> tuple[Any,
     )
 
 
-def require_window(canvas: Any, said: Sequence[warnings.WarningMessage]) -> None:
+def require_window(canvas: Any, caught: Sequence[warnings.WarningMessage]) -> None:
     """Refuse a context of GLFW that is none: it only warns, and MuJoCo's second try without one ends the process."""
     if type(canvas).__module__.endswith("glfw"):
         import glfw
 
         if not glfw.get_current_context():
-            raise RuntimeError(str(said[0].message) if said else "no window")
+            raise RuntimeError(str(caught[0].message) if caught else "no window")
 
 
 def backends(mujoco: Any) -> dict[str, Callable[[], Any]]:
@@ -139,7 +139,7 @@ def backends(mujoco: Any) -> dict[str, Callable[[], Any]]:
 
         return mujoco.egl.GLContext
 
-    said = os.environ.get("MUJOCO_GL", "").strip().lower()
+    backend = os.environ.get("MUJOCO_GL", "").strip().lower()
     # MuJoCo reads the variable when it is imported, which may have been earlier.
-    ways = {"EGL": egl} if sys.platform.startswith("linux") and said in ("", "egl") else {}
-    return ways if said == "egl" else {**ways, said or "MuJoCo's default": lambda: mujoco.GLContext}
+    ways = {"EGL": egl} if sys.platform.startswith("linux") and backend in ("", "egl") else {}
+    return ways if backend == "egl" else {**ways, backend or "MuJoCo's default": lambda: mujoco.GLContext}

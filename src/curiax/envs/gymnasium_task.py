@@ -169,12 +169,12 @@ def mode_names() -> dict[Autoreset, Any]:
 
 def declared_mode(id: str, vector: Any, wanted: Autoreset | None) -> Autoreset:
     """The auto-reset mode of a package's own vector environment; nobody can ask it for another."""
-    said = vector.metadata.get("autoreset_mode")
-    declared: Autoreset | None = next((n for n, mode in mode_names().items() if said in (mode, mode.value)), None)
+    entry = vector.metadata.get("autoreset_mode")
+    declared: Autoreset | None = next((n for n, mode in mode_names().items() if entry in (mode, mode.value)), None)
     if declared is None and wanted is None:
         raise UsageError(
             f"Gymnasium environment {id!r}: its vector environment does not declare its auto-reset mode "
-            f"(metadata['autoreset_mode'] = {said!r}): say it with task.autoreset: {', '.join(mode_names())}."
+            f"(metadata['autoreset_mode'] = {entry!r}): say it with task.autoreset: {', '.join(mode_names())}."
         )
     if declared is not None and wanted not in (None, declared):
         raise UsageError(
@@ -505,8 +505,8 @@ class SingleEnvironments(GymnasiumFleet):
         for k, taken in enumerate(self._actions):
             if taken:
                 actions[k, : len(taken)] = taken
-        told = {"seeds": self._seeds.copy(), "begun": self._begun.copy(), "lengths": lengths, "actions": actions}
-        return {**told, **self._seen()}
+        arrays = {"seeds": self._seeds.copy(), "begun": self._begun.copy(), "lengths": lengths, "actions": actions}
+        return {**arrays, **self._seen()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self._check_fits(state)

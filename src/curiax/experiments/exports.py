@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .._errors import OutputError, UsageError
 from .._files import MOST_JSON, damaged, digest, digest_of_json, pack, parsed, unpack, write_whole
-from .manifest import Asked, Digest, Name, Seeds, Settings, Text, checked, read_listed, read_manifest
+from .manifest import Digest, ExperimentSchema, Name, Seeds, Settings, Text, checked, read_listed, read_manifest
 
 FORMAT, FAMILY = "curiax-agents-2", "curiax-agents-"
 AGENTS, TENSORS = "agents.json", "agents.safetensors"
@@ -167,7 +167,7 @@ class About(Exact):
     run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
     task: Name
     method: Name
-    experiment: Asked
+    experiment: ExperimentSchema
     settings: Settings
     seeds: Seeds
     spec: SpecSchema
@@ -224,8 +224,8 @@ def described(folder: Path) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
         remedy = "it was written by a newer Curiax: update with pip install -U curiax" if newer else "it is damaged"
         raise OutputError(f"{file} has the format {tag[:80]!r}; this version reads {FORMAT!r}: {remedy}.")
     if tag == FORMAT:
-        told = data.pop("digest", None)
-        if told != digest_of_json(data):
+        own_digest = data.pop("digest", None)
+        if own_digest != digest_of_json(data):
             raise damaged(file, "its text is not what its own digest says", REMEDY)
     if manifest is not None and data.get("run_id") != manifest["run_id"]:
         raise OutputError(f"{file} belongs to another run ({data.get('run_id')}, not {manifest['run_id']}).")
@@ -244,8 +244,8 @@ def tensors_of(folder: Path, about: About, manifest: Mapping[str, Any] | None) -
         raise damaged(folder / AGENTS, "the size of its tensors is not that of their file", REMEDY)
     data = read_listed(folder, TENSORS, manifest, about.file.bytes)
     arrays = unpacked(file, data)
-    told = {name: (tensor.shape, tensor.dtype) for name, tensor in about.tensors.items()}
-    refuse_other_names(file, arrays, told)
+    expected = {name: (tensor.shape, tensor.dtype) for name, tensor in about.tensors.items()}
+    refuse_other_names(file, arrays, expected)
     for name, array in arrays.items():
         if digest(array.tobytes()) != about.tensors[name].blake2b:
             raise damaged(file, f"{name} is not what its digest in {AGENTS} says", REMEDY)
@@ -276,13 +276,13 @@ def unpacked(file: Path, data: bytes, remedy: str = REMEDY) -> dict[str, np.ndar
 
 
 def refuse_other_names(
-    file: Path, arrays: Mapping[str, np.ndarray], told: Mapping[str, tuple[Sequence[int], str]]
+    file: Path, arrays: Mapping[str, np.ndarray], expected: Mapping[str, tuple[Sequence[int], str]]
 ) -> None:
     """Refuse arrays of other names, shapes or types than are listed."""
     found = {name: (list(array.shape), array.dtype.name) for name, array in arrays.items()}
-    for name in sorted({*found, *told}):
-        if found.get(name) != (told.get(name) and (list(told[name][0]), told[name][1])):
-            here, there = (in_words(listed.get(name)) for listed in (found, told))
+    for name in sorted({*found, *expected}):
+        if found.get(name) != (expected.get(name) and (list(expected[name][0]), expected[name][1])):
+            here, there = (in_words(listed.get(name)) for listed in (found, expected))
             raise damaged(file, f"{name[:200]} is {here}, where {AGENTS} says {there}", REMEDY)
 
 

@@ -33,7 +33,7 @@ class Stop:
         self.training = False
         #: Asks for a checkpoint at the next border, from the moment of the request on: iterations may be long.
         self.ask: Callable[[], None] = lambda: None
-        #: What whoever asks is told.
+        #: The message to whoever asked the run to stop.
         self.notice = ""
         self._reminder: threading.Timer | None = None
 
@@ -125,7 +125,7 @@ def listening(tell: Callable[[str], None], notice: str = NOTICE) -> Iterator[Sto
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Ctrl-C ends the block as it ends any program, also where Python would lose the exception that it raises."""
     usual = signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
@@ -230,29 +230,29 @@ def leave_in_time(longest: float = LONGEST) -> None:
     signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
 
     def watch(kept: socket.socket) -> None:
-        asked, first = 0, 0.0
+        request, first = 0, 0.0
         why = "left at once"
         while True:
             try:
-                heard = [number for number in ours.recv(64) if number in SIGNALS]
+                signals = [number for number in ours.recv(64) if number in SIGNALS]
             except TimeoutError:
                 why = f"left after {longest:.0f} s, in the middle of an iteration"
                 break
             now = time.monotonic()
-            if heard and not asked:
-                asked, first = heard[0], now
+            if signals and not request:
+                request, first = signals[0], now
                 if not HEARD.wait(ANSWER):
                     os.write(2, f"\ncuriax: {BUSY}\n".encode())
-            if asked:
+            if request:
                 ours.settimeout(max(first + longest - now, 0.001))
-            if signal.SIGINT in heard and now - first > TOGETHER:
+            if signal.SIGINT in signals and now - first > TOGETHER:
                 break
         # The message must not wait for a lock that the main thread may hold. A progress bar hides the cursor.
         cursor = "\x1b[?25h" if os.isatty(2) else ""
         os.write(
             2, f"{cursor}\ncuriax: {why}; what was saved before is kept, and the same command continues.\n".encode()
         )
-        os._exit(128 + asked)
+        os._exit(128 + request)
 
     # The socket must live as long as the process: the thread's arguments keep it.
     threading.Thread(target=watch, args=(theirs,), daemon=True, name="curiax-interrupts").start()

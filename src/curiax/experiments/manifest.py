@@ -62,8 +62,8 @@ class Identity(Schema):
         return self
 
 
-class Asked(Schema):
-    """An experiment as it was said."""
+class ExperimentSchema(Schema):
+    """An experiment as its user set it."""
 
     task: Name
     method: Name
@@ -160,7 +160,7 @@ class Manifest(Schema):
 
     run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
     identity: Identity
-    experiment: Asked
+    experiment: ExperimentSchema
     preset: Name
     seconds: SecondsSchema
     iterations: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
@@ -198,11 +198,11 @@ class Manifest(Schema):
 
 def complaint(error: ValidationError) -> str:
     """The first things that are wrong, and where."""
-    told = []
+    faults = []
     for each in error.errors(include_url=False, include_input=False, include_context=False)[:3]:
         place = ".".join(str(part)[:80] for part in each["loc"])
-        told.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
-    return "; ".join(told)
+        faults.append(f"{place}: {each['msg']}" if place else str(each["msg"]))
+    return "; ".join(faults)
 
 
 def checked(model: type[Model], data: Any, refuse: Callable[[str], OutputError]) -> Model:
@@ -215,7 +215,7 @@ def checked(model: type[Model], data: Any, refuse: Callable[[str], OutputError])
 
 def seal(manifest: Mapping[str, Any]) -> str:
     """The digest of everything that a manifest says but this."""
-    return digest_of_json({name: said for name, said in manifest.items() if name != "seal"})
+    return digest_of_json({name: value for name, value in manifest.items() if name != "seal"})
 
 
 #: What only Curiax's manifests say.
@@ -252,12 +252,12 @@ def read_listed(folder: Path, name: str, manifest: Mapping[str, Any] | None, mos
 
 def read_metrics(folder: Path, manifest: Mapping[str, Any] | None = None) -> polars.DataFrame:
     """The metrics table of a finished run, with as many rows as its manifest promises."""
-    said = read_manifest(folder) if manifest is None else manifest
-    data = read_listed(folder, METRICS, said, MOST_TABLE)
-    lost = (said or {}).get("lost") or {}
+    manifest = read_manifest(folder) if manifest is None else manifest
+    data = read_listed(folder, METRICS, manifest, MOST_TABLE)
+    lost = (manifest or {}).get("lost") or {}
     rows = None
-    if said is not None and said.get("iterations"):
-        rows = (len(said["identity"]["seeds"]) - len(lost)) * said["iterations"]
+    if manifest is not None and manifest.get("iterations"):
+        rows = (len(manifest["identity"]["seeds"]) - len(lost)) * manifest["iterations"]
     return read_table(data, lambda why: damaged(folder / METRICS, why, REMEDY), rows=rows, promised="its manifest says")
 
 

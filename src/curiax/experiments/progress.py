@@ -126,8 +126,8 @@ class Lines(Shown):
         self._next = share + 0.2
         seconds = time.perf_counter() - self._begun
         step = round(share * self._steps)
-        told = [f"step {step:,} of {self._steps:,}", self.headline(latest), f"{seconds:.1f} s"]
-        tell(f"{self._title}: {', '.join(filter(None, told))}", self._stream)
+        parts = [f"step {step:,} of {self._steps:,}", self.headline(latest), f"{seconds:.1f} s"]
+        tell(f"{self._title}: {', '.join(filter(None, parts))}", self._stream)
 
     def note(self, text: str) -> None:
         tell(f"{self._title}: {text}", self._stream)

@@ -130,10 +130,12 @@ def lead(suite: Suite, chosen: Sequence[Experiment]) -> str:
     for plan in map(resolve, chosen):
         size = f"{len(plan.seeds)} seed{'s' if len(plan.seeds) > 1 else ''} of {plan.steps:,} steps"
         sizes.setdefault(size, []).append(plan.task_entry.name)
-    told = [f"{size} on {', '.join(dict.fromkeys(tasks))}" if len(sizes) > 1 else size for size, tasks in sizes.items()]
+    parts = [
+        f"{size} on {', '.join(dict.fromkeys(tasks))}" if len(sizes) > 1 else size for size, tasks in sizes.items()
+    ]
     presets = sorted({experiment.preset for experiment in chosen})
-    told.append(f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}")
-    return f"{summary}. {('; ' if len(sizes) > 1 else ', ').join(told)}."
+    parts.append(f"preset{'s' if len(presets) > 1 else ''} {', '.join(presets)}")
+    return f"{summary}. {('; ' if len(sizes) > 1 else ', ').join(parts)}."
 
 
 def train_suite(

@@ -38,7 +38,7 @@ from ..train import devices
 from ..train.batch import HostReport
 from ..train.measures import measured
 from . import folder, saved
-from .interrupt import DONE, Stop, heard, listening
+from .interrupt import DONE, Stop, interruptible, listening
 from .manifest import Notes, complaint
 from .options import RunOptions
 from .pictures import taken
@@ -165,7 +165,7 @@ def carry_out(
         # Without a place to save to, Ctrl-C ends the run as it ends any program.
         if store is None:
             stop = Stop()
-            cleanup.enter_context(heard())
+            cleanup.enter_context(interruptible())
         else:
             stop = cleanup.enter_context(listening(progress.say))
         metrics, facts, training = train(plan, notes, store, progress, options, begun, stop)
@@ -211,9 +211,9 @@ def check(plan: Plan) -> None:
 
 def notes_of(plan: Plan) -> dict[str, str]:
     """What the task says of what is installed, fit for a manifest."""
-    told = plan.setup.task.notes()
+    notes = plan.setup.task.notes()
     try:
-        return clean_data(TypeAdapter(Notes).validate_python(dict(told), strict=True))
+        return clean_data(TypeAdapter(Notes).validate_python(dict(notes), strict=True))
     except (TypeError, ValueError) as error:
         why = complaint(error) if isinstance(error, ValidationError) else str(error)
         raise ContractError(f"notes() of task {plan.task_entry.name!r} must map names to texts: {why}.") from None
@@ -365,9 +365,9 @@ def describe_grid(grid: Grid) -> dict[str, Any]:
 
 def command() -> str:
     """The command line as a user would type it."""
-    called = Path(sys.argv[0])
-    script = ["curiax"] if called.name == "curiax" else [sys.argv[0]]  # wherever it is installed
-    start = ["python", "-m", "curiax"] if called.parts[-2:] == ("curiax", "__main__.py") else script
+    program = Path(sys.argv[0])
+    script = ["curiax"] if program.name == "curiax" else [sys.argv[0]]  # wherever it is installed
+    start = ["python", "-m", "curiax"] if program.parts[-2:] == ("curiax", "__main__.py") else script
     # What is no text would not survive the manifest.
     return shlex.join([*start, *sys.argv[1:]]).encode("utf-8", "replace").decode()
 

@@ -29,7 +29,7 @@ from ..nn import at_most
 from ..train.batch import stack
 from . import exports, folder
 from .exports import AGENTS, FORMAT, REMEDY, TENSORS, About
-from .manifest import Asked, Name, Schema, Seeds, Settings, checked, read_listed
+from .manifest import ExperimentSchema, Name, Schema, Seeds, Settings, checked, read_listed
 from .presets import FOR_TASK_REWARD
 from .registry import foreign, whence
 from .spec import GROUPS, RETIRED, Experiment, Plan, resolve
@@ -102,7 +102,7 @@ def described(plan: Plan, saved: Saved) -> dict[str, Any]:
         "experiment": plan.experiment.as_json(),
         "settings": dict(plan.settings),
         "seeds": list(saved.seeds),
-        "spec": spec_said(plan.setup.task.spec),
+        "spec": spec_data(plan.setup.task.spec),
         "observations": seen(plan),
         "policy": plan.setup.agent.described(saved.networks),
         "bonus": {"method": entry.name, "settings": plain, "action": loop.model_action},
@@ -121,7 +121,7 @@ def seen(plan: Plan) -> dict[str, Any]:
     return {"normalised": loop.normalise_obs, "epsilon": loop.obs_epsilon, "clip": loop.obs_clip}
 
 
-def spec_said(spec: Spec) -> dict[str, Any]:
+def spec_data(spec: Spec) -> dict[str, Any]:
     """The spaces as plain data; bounds that are infinite are none."""
 
     def bounds(listed: Sequence[float] | None) -> list[float | None] | None:
@@ -132,8 +132,8 @@ def spec_said(spec: Spec) -> dict[str, Any]:
         if isinstance(spec.action, Box)
         else {"kind": "discrete", "n": spec.action.n}
     )
-    said = {**asdict(spec), "obs_shape": list(spec.obs_shape), "action": action}
-    return {**said, "obs_low": bounds(spec.obs_low), "obs_high": bounds(spec.obs_high)}
+    data = {**asdict(spec), "obs_shape": list(spec.obs_shape), "action": action}
+    return {**data, "obs_low": bounds(spec.obs_low), "obs_high": bounds(spec.obs_high)}
 
 
 class OldTensor(Schema):
@@ -147,7 +147,7 @@ class OldAbout(Schema):
     """What `agents.json` said in format 1, which was no export: it needs the manifest beside it, and the task."""
 
     run_id: Name
-    experiment: Asked
+    experiment: ExperimentSchema
     settings: Settings
     curiax: Name
     seeds: Seeds
@@ -174,7 +174,7 @@ def read(path: Path, *, trust: bool = False) -> tuple[Plan, Saved]:
     seeds = tuple(about.seeds)
     if any(seed not in plan.seeds or seeds.count(seed) > 1 for seed in seeds):
         raise damaged(path / AGENTS, "its seeds are not those of its experiment", REMEDY)
-    if isinstance(about, About) and data["spec"] != spec_said(plan.setup.task.spec):
+    if isinstance(about, About) and data["spec"] != spec_data(plan.setup.task.spec):
         raise OutputError(f"{path} was trained on another task: {about.task!r} has other spaces here.")
     with at_most(sum(array.size for array in arrays.values()), str(path)):
         skeleton = fresh(plan, seeds)
@@ -188,8 +188,8 @@ def old_tensors(path: Path, about: OldAbout, manifest: Mapping[str, Any] | None)
     # No type of number has more than eight bytes.
     most = sum(8 * math.prod(tensor.shape) for tensor in about.tensors.values()) + exports.HEADER
     arrays = exports.unpacked(path / TENSORS, read_listed(path, TENSORS, manifest, most))
-    told = {name: (tensor.shape, tensor.dtype) for name, tensor in about.tensors.items()}
-    exports.refuse_other_names(path / TENSORS, arrays, told)
+    expected = {name: (tensor.shape, tensor.dtype) for name, tensor in about.tensors.items()}
+    exports.refuse_other_names(path / TENSORS, arrays, expected)
     return arrays
 
 
@@ -198,27 +198,27 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool, most: int) -> Pla
 
     `most` numbers are in its arrays: what is far larger is refused before anything is made of it.
     """
-    told = present(about["settings"])
-    said = {**about["experiment"], "settings": present(about["experiment"]["settings"])}
-    others = foreign(said["task"], said["method"], said["settings"])
+    file_settings = present(about["settings"])
+    experiment = {**about["experiment"], "settings": present(about["experiment"]["settings"])}
+    others = foreign(experiment["task"], experiment["method"], experiment["settings"])
     if others and not trust:
         raise UsageError(
             f"{path} was trained with {others[0]!r}, which is not Curiax's: reading it imports and runs "
             f"{whence(others[0])}. If you trust it, add --trust (in Python: trust=True)."
         )
-    for settings in (about["settings"], said["settings"]):
+    for settings in (about["settings"], experiment["settings"]):
         sizes = {name: value for name, value in settings.items() if name.startswith(("method.", "remote."))}
         exports.refuse_large_settings(path / AGENTS, sizes, most)
     try:
-        plan = with_its_defaults(Experiment.from_json(said), told, trust)
+        plan = with_its_defaults(Experiment.from_json(experiment), file_settings, trust)
     except (UsageError, TypeError, ValueError) as error:
         raise OutputError(f"{path / AGENTS}: its experiment cannot be set up again: {error}") from None
     # A setting may be newer than the file, but not all of a group.
-    groups = {name.partition(".")[0] for name in told}
+    groups = {name.partition(".")[0] for name in file_settings}
     whole = {name for name in plan.settings if name.partition(".")[0] not in groups}
-    known = {name: plan.settings.get(name) for name in {*told, *said["settings"], *whole}}
-    if known != told:
-        changed = folder.difference({"settings": told}, {"settings": known})
+    known = {name: plan.settings.get(name) for name in {*file_settings, *experiment["settings"], *whole}}
+    if known != file_settings:
+        changed = folder.difference({"settings": file_settings}, {"settings": known})
         raise OutputError(
             f"{path} was trained by Curiax {about['curiax']} with other settings than the same experiment has here "
             f"(they differ in {changed}): run it again, or read it with that version."

@@ -52,8 +52,8 @@ class Session:
                 "not be those of an uninterrupted run. --allow-drift continues it, and the manifest says so."
             )
         self._before = snapshot.facts
-        told = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
-        self._continued = [*snapshot.facts["continued"], told]
+        entry = {"iteration": snapshot.iteration, "at": self._started, **({"drift": list(drift)} if drift else {})}
+        self._continued = [*snapshot.facts["continued"], entry]
         self._choices = list(dict.fromkeys([*snapshot.facts["on_nonfinite"], *self._choices]))
         return layout, team
 

@@ -223,8 +223,8 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     preset = PRESETS[experiment.preset]
     task_entry, method_entry = find_task(experiment.task), find_method(experiment.method)
     seeds = seed_list(experiment.seeds)
-    said = by_group(experiment.settings)
-    if trust and ":" in str(said.get("task", {}).get("id", "")):
+    overrides = by_group(experiment.settings)
+    if trust and ":" in str(overrides.get("task", {}).get("id", "")):
         look_here()
 
     def group(name: str, *layers: Mapping[str, Any]) -> Any:
@@ -232,11 +232,15 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         return GROUPS[name](**checked(GROUPS[name], values, name))
 
     named = by_group(task_entry.settings)
-    remote = group("remote", named.get("remote", {}), said.get("remote", {}))
+    remote = group("remote", named.get("remote", {}), overrides.get("remote", {}))
     above = by_group(preset.above)
     if above and not task_entry.cls.screen:
         raise UsageError(f"preset {experiment.preset!r} is for arcade games; task {task_entry.name!r} is none.")
-    task_settings = {**named.get("task", {}), **known(task_entry.cls, above.get("task", {})), **said.get("task", {})}
+    task_settings = {
+        **named.get("task", {}),
+        **known(task_entry.cls, above.get("task", {})),
+        **overrides.get("task", {}),
+    }
     task_settings = checked(task_entry.cls, task_settings, "task")
     task = build_task(task_entry, task_settings, remote)
 
@@ -249,7 +253,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         "normalise_obs": not scaled_image(task.spec),
     }
 
-    layers = [{"loop": first}, of_preset, named, above, said]
+    layers = [{"loop": first}, of_preset, named, above, overrides]
     if group("loop", *(by.get("loop", {}) for by in layers)).extrinsic_weight != 0:
         layers.insert(2, by_group(FOR_TASK_REWARD))
     ppo, learner, loop = (group(name, *(by.get(name, {}) for by in layers)) for name in ("ppo", "learner", "loop"))
@@ -257,7 +261,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         **preset.method_settings(cls, task),
         **by_group(method_entry.settings).get("method", {}),
         **({} if cls is None else known(cls, above.get("method", {}))),
-        **said.get("method", {}),
+        **overrides.get("method", {}),
     }
     if cls is None and asked:
         raise UsageError(f"method.{next(iter(asked))}: {method_entry.name!r} is no method and has no settings.")
@@ -288,8 +292,8 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
 
 def refuse_foreign(experiment: Experiment) -> None:
     """Refuse whatever is not Curiax's own, before anything is imported."""
-    said = experiment.as_json()
-    for name in foreign(said["task"], said["method"], said["settings"]):
+    data = experiment.as_json()
+    for name in foreign(data["task"], data["method"], data["settings"]):
         raise UsageError(f"{name!r} is not Curiax's own: it would import and run {whence(name)}.")
 
 

@@ -329,10 +329,10 @@ def read_step(folder: Path, step: Path, identity: Mapping[str, Any]) -> tuple[Sn
         raise CheckpointError(f"{STATE} is not what Curiax writes ({reason(error)})") from None
     known: Kinds = {}
     for segment in body["metrics"]:
-        told = check_metrics(read_segment(folder, segment), segment, len(body["identity"]["seeds"]))
-        if known and told != known:
+        segment_kinds = check_metrics(read_segment(folder, segment), segment, len(body["identity"]["seeds"]))
+        if known and segment_kinds != known:
             raise CheckpointError(f"{segment['name']} has other metrics than those before it")
-        known = told
+        known = segment_kinds
     return Snapshot(body["iteration"], arrays, body["facts"]), body["metrics"], known
 
 
@@ -477,5 +477,5 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 def reason(error: BaseException) -> str:
     """An exception in a few words."""
-    said = getattr(error, "strerror", None) or (str(error).strip().splitlines() or [""])[0][:200]
-    return f"{type(error).__name__}: {said}"
+    message = getattr(error, "strerror", None) or (str(error).strip().splitlines() or [""])[0][:200]
+    return f"{type(error).__name__}: {message}"

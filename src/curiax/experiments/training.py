@@ -135,8 +135,8 @@ class Training:
             return array
 
         arrays = {name: without(name, array) for name, array in snapshot.arrays.items()} if lost else snapshot.arrays
-        told = {str(seed): message for seed, message in lost.items()}
-        return Snapshot(snapshot.iteration, arrays, {**snapshot.facts, "lost": told})
+        messages = {str(seed): message for seed, message in lost.items()}
+        return Snapshot(snapshot.iteration, arrays, {**snapshot.facts, "lost": messages})
 
     def judged(self, snapshot: Snapshot) -> dict[str, np.ndarray]:
         """What must be sound in a settled snapshot: all but what belongs to simulators of lost seeds, or may do so."""

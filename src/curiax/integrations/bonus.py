@@ -213,8 +213,8 @@ class Bonus:
         return {
             "method": self.method,
             "settings": plainly,
-            "observation_space": spaces.said(self.observation_space),
-            "action_space": spaces.said(self.action_space),
+            "observation_space": spaces.data_of(self.observation_space),
+            "action_space": spaces.data_of(self.action_space),
             "num_envs": self.num_envs,
             "seed": self.seed,
             "learner": asdict(self.learner),
@@ -298,10 +298,10 @@ class Bonus:
         length = rounded(joined.length)
         if length > joined.length:
             raw = np.concatenate([raw, np.zeros((length - len(raw), self.num_envs), np.float32)])
-        after, told = self._programs.train(
+        after, outcome = self._programs.train(
             self._memory, self._arrays, self._root, joined.long(length), raw, np.int32(joined.length)
         )
-        report, sound = jax.device_get(told)
+        report, sound = jax.device_get(outcome)
         if not sound:
             raise NonFiniteError(
                 f"update: training {self.method!r} gave {COMPUTED}; nothing was changed. Lower learner.learning_rate, "
@@ -503,10 +503,10 @@ class Bonus:
             )
         given = (self._memory, self._arrays, self._root, padded)
         if record and length == 1 and self._behind:
-            memory, told = self._programs.pay_step(self._behind.pop(), *given)
+            memory, rewards = self._programs.pay_step(self._behind.pop(), *given)
         else:
-            memory, told = self._programs.pay(*given)
-        raw, paid = np.asarray(told, np.float32)[:, : steps.length]
+            memory, rewards = self._programs.pay(*given)
+        raw, paid = np.asarray(rewards, np.float32)[:, : steps.length]
         if not (np.abs(raw) < LIMIT).all():
             raise NonFiniteError(
                 f"reward: {self.method!r} gave {COMPUTED} (at {spaces.place(~(np.abs(raw) < LIMIT), 2)}); nothing was "

@@ -148,8 +148,8 @@ def header(file: Path, data: bytes) -> BonusSchema:
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(len(data) - 8, MOST_HEADER):
         raise damaged(file, "it is no safetensors file", REMEDY)
-    told = parsed(data[8 : 8 + size], file, REMEDY)
-    notes = told.get("__metadata__") if isinstance(told, dict) else None
+    document = parsed(data[8 : 8 + size], file, REMEDY)
+    notes = document.get("__metadata__") if isinstance(document, dict) else None
     tag = notes.get("format") if isinstance(notes, dict) else None
     if not isinstance(notes, dict) or not isinstance(tag, str) or not tag.startswith(FAMILY):
         raise OutputError(f"{file} was not written by Bonus.save: its format is {str(tag)[:80]!r}, not {FORMAT!r}.")
@@ -172,7 +172,7 @@ def restore(file: Path, bonus: Bonus) -> None:
     if there["method"] != bonus.method:
         raise OutputError(f"{file} is of the method {there['method']!r}, this Bonus of {bonus.method!r}.")
     # How many may wait is a matter of this machine's memory.
-    mine, theirs = ({k: v for k, v in said.items() if k != "waiting"} for said in (bonus.about(), there))
+    mine, theirs = ({k: v for k, v in data.items() if k != "waiting"} for data in (bonus.about(), there))
     if mine != theirs:
         raise OutputError(
             f"{file} is of another Bonus than this one: they differ in {difference(theirs, mine)}. Make this one like "
@@ -184,25 +184,26 @@ def restore(file: Path, bonus: Bonus) -> None:
 def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
     """The Bonus of a file."""
     about, arrays = opened(file)
-    named = about.method
-    own = builtin_method(named)
+    method_name = about.method
+    own = builtin_method(method_name)
     if method is not None:
         given = method if isinstance(method, str) else class_name(method)
-        if given != named:
-            raise UsageError(f"method = {given!r}: {file} is of the method {named!r}.")
+        if given != method_name:
+            raise UsageError(f"method = {given!r}: {file} is of the method {method_name!r}.")
     elif own is None:
         raise UsageError(
-            f"{file} is of the method {named!r}, which is not Curiax's: reading it imports and runs {whence(named)}. "
-            "If you trust it, give it: Bonus.load(path, method=...), with its class or its name."
+            f"{file} is of the method {method_name!r}, which is not Curiax's: reading it imports and runs "
+            f"{whence(method_name)}. If you trust it, give it: Bonus.load(path, method=...), with its class or its "
+            "name."
         )
     else:
-        method = named if named in METHODS else own.method
-    said = about.model_dump()
+        method = method_name if method_name in METHODS else own.method
+    data = about.model_dump()
     most = sum(array.size for array in arrays.values())
-    refuse_too_large(file, said, most)
+    refuse_too_large(file, data, most)
     refuse_large_settings(file, about.settings, most)
     try:
-        seen, taken = (spaces.space_of(said[name]) for name in ("observation_space", "action_space"))
+        seen, taken = (spaces.space_of(data[name]) for name in ("observation_space", "action_space"))
         with at_most(most, str(file)):
             bonus = Bonus(
                 method,
@@ -222,10 +223,10 @@ def read(file: Path, method: str | type[AbstractCuriosity] | None) -> Bonus:
     return bonus
 
 
-def refuse_too_large(file: Path, said: Mapping[str, Any], most: int) -> None:
+def refuse_too_large(file: Path, data: Mapping[str, Any], most: int) -> None:
     """Refuse spaces far beyond what the file holds, before anything is made of them."""
     for name in ("observation_space", "action_space"):
-        if math.prod(np.ravel(said[name].get("shape", said[name].get("n", ()))).tolist()) > most + HEADER:
+        if math.prod(np.ravel(data[name].get("shape", data[name].get("n", ()))).tolist()) > most + HEADER:
             raise damaged(file, f"its {name} is larger than all of its arrays", REMEDY)
 
 

@@ -173,10 +173,10 @@ def programs(frame: Frame) -> Programs:
     ) -> tuple[list[Array], Array]:
         """The same of one step, written into memories that are one step behind; those in force are only read."""
         state = frame.whole(arrays, memory)
-        _, told = pay(memory, arrays, root, steps)
+        _, rewards = pay(memory, arrays, root, steps)
         older = frame.whole(arrays, behind).learner.memory
         same = jax.vmap(state.model.caught_up)(older, state.learner.memory)
-        return pay(jax.tree.leaves(same), arrays, root, steps)[0], told
+        return pay(jax.tree.leaves(same), arrays, root, steps)[0], rewards
 
     def measured(state: BonusState, kept: Shaped[Array, "B ..."], where: Bool[Array, " B"]) -> BonusState:
         """The state with what is measured once; as it was where large images show nothing that moves."""
@@ -273,7 +273,7 @@ def frame_of(
     leaves, structure = jax.tree.flatten(arrays)
     places = jax.tree.unflatten(structure, range(len(leaves)))
     return Frame(
-        json.dumps([spaces.said(observations.space), spaces.said(actions.space)]),
+        json.dumps([spaces.data_of(observations.space), spaces.data_of(actions.space)]),
         (structure, str(jax.tree.leaves(static))),
         learner,
         normalise,

@@ -116,11 +116,11 @@ class CuriousVecEnv(VecEnvWrapper):
         reached = successors(self._obs, dones, infos)
         intrinsic = self.bonus.reward(before, self._actions, reached, dones & ~truncated, truncated)
         paid = self.extrinsic_weight * np.asarray(reward, np.float64) + self.weight * intrinsic
-        told = [
+        new_infos = [
             {**info, "extrinsic_reward": float(task), "intrinsic_reward": float(own)}
             for info, task, own in zip(infos, reward, intrinsic, strict=True)
         ]
-        return obs, paid.astype(np.float32), dones, told
+        return obs, paid.astype(np.float32), dones, new_infos
 
     def save(self, path: str | Path) -> None:
         """Write the bonus to a file, as `Bonus.save`; the model has a `save` of its own."""

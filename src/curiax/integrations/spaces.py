@@ -60,8 +60,8 @@ def place(wrong: np.ndarray, lead: int) -> str:
     first = [int(k) for k in np.argwhere(wrong)[0]]
     step, inside = first[:lead], first[lead:]
     names = {0: [], 1: ["environment"], 2: ["step", "environment"]}[lead]
-    said = [f"{name} {k}" for name, k in zip(names, step, strict=True)]
-    return ", ".join(said + ([f"entry {inside if len(inside) > 1 else inside[0]}"] if inside else []))
+    parts = [f"{name} {k}" for name, k in zip(names, step, strict=True)]
+    return ", ".join(parts + ([f"entry {inside if len(inside) > 1 else inside[0]}"] if inside else []))
 
 
 def refuse_unsound(what: str, array: np.ndarray, lead: int) -> None:
@@ -312,7 +312,7 @@ def flags(what: str, value: Any, lead: tuple[int, ...], each: str = "step") -> B
     return array.astype(bool, copy=False)
 
 
-def said(space: Space) -> dict[str, Any]:
+def data_of(space: Space) -> dict[str, Any]:
     """A space as plain data, complete: two spaces are equal exactly if this is."""
     if isinstance(space, spaces.Discrete):
         return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
@@ -332,7 +332,7 @@ def said(space: Space) -> dict[str, Any]:
 
 
 def space_of(data: Mapping[str, Any]) -> Space:
-    """The space that `said` described; a `ValueError` of any kind where it describes none."""
+    """The space that `data_of` described; a `ValueError` of any kind where it describes none."""
     if data["kind"] == "Discrete":
         return spaces.Discrete(data["n"], start=data["start"])
     if data["kind"] == "MultiDiscrete":

@@ -137,12 +137,12 @@ def refuse_other_spaces(num_envs: int, observation_space: Any, action_space: Any
 
 def mode_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
     """How a vector environment begins new episodes, as it declares."""
-    told = env.metadata.get("autoreset_mode")
+    mode = env.metadata.get("autoreset_mode")
     try:
-        return told if isinstance(told, AutoresetMode) else AutoresetMode(told)
+        return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
     except ValueError:
         raise UsageError(
-            f"env: its metadata['autoreset_mode'] is {told!r}, so it cannot be known which observation ends an "
+            f"env: its metadata['autoreset_mode'] is {mode!r}, so it cannot be known which observation ends an "
             "episode. Set it to gymnasium.vector.AutoresetMode.NEXT_STEP, SAME_STEP or DISABLED, whichever it does."
         ) from None
 

@@ -44,10 +44,10 @@ class Entry:
     call: Any = None
 
     def look(self) -> None:
-        """Take in what the worker said last."""
-        said = progress_file.read(self.job.progress_file)
-        if said is not None:
-            self.state, self.standing = "running", said
+        """Take over what the worker last wrote of its progress."""
+        standing = progress_file.read(self.job.progress_file)
+        if standing is not None:
+            self.state, self.standing = "running", standing
 
     def end(self, ending: Ending) -> None:
         """Take in how a call ended: a lost one waits for the next."""

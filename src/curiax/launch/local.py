@@ -65,7 +65,7 @@ class Local(AbstractLauncher):
         assert call.process.stdout is not None
         answer = call.process.stdout.read()
         call.log.seek(0)
-        said = call.log.read().decode(errors="replace").strip()
+        log = call.log.read().decode(errors="replace").strip()
         call.release()
         self._calls.discard(call)
         with contextlib.suppress(ValueError):  # killed before or while it answered
@@ -74,7 +74,7 @@ class Local(AbstractLauncher):
             return Ending("lost", f"its process was ended by {signal.Signals(-code).name}")
         if code == 128 + signal.SIGTERM:
             return Ending("lost", "its process was told to stop")
-        return Ending("failed", f"the worker left with exit code {code}: {said[-2000:]}")
+        return Ending("failed", f"the worker left with exit code {code}: {log[-2000:]}")
 
     def stop(self, call: Call, *, force: bool) -> None:
         call.process.kill() if force else call.process.terminate()

@@ -72,7 +72,7 @@ class FileProgress(Shown):
 
 
 def read(file: Path) -> Standing | None:
-    """What the worker said last; None where nothing can be read."""
+    """What the worker last wrote; None where nothing can be read."""
     import pydantic
 
     try:
@@ -82,7 +82,7 @@ def read(file: Path) -> Standing | None:
 
 
 def remove(file: Path) -> None:
-    """Forget what was said."""
+    """Remove the file, and what was to become one."""
     for path in (file, file.with_name(f"{file.name}-new")):
         with contextlib.suppress(OSError):
             path.unlink()

@@ -196,7 +196,7 @@ def table(entries: Sequence[Entry], clock: Clock, width: int, height: int) -> Re
 
     shown, folded = fold(entries, max(3, height - FRAME))
     grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, caption_justify="left", caption_style="")
-    # Widths are said, not found: rich would take from every column alike.
+    # Widths are given, not measured: rich would take from every column alike.
     grid.add_column("task", no_wrap=True, width=TASK)
     grid.add_column("line", no_wrap=True, max_width=max(8, width - TASK - BAR - 28))
     grid.add_column("state", no_wrap=True, width=BAR + 6)

@@ -42,7 +42,7 @@ def work(text: str) -> str:
 def carry_out(text: str) -> tuple[Ending, int]:
     """How it ended, and the exit code."""
     try:
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default", UserWarning)
             finish(Job.from_text(text))
     except Interrupted as stop:
@@ -55,8 +55,8 @@ def carry_out(text: str) -> tuple[Ending, int]:
         # A fault of Curiax or of a user's class; the traceback says where to look.
         place = traceback.format_exc(limit=-3)
         return Ending("failed", f"{type(error).__name__}: {error}\n{place}"[:LONGEST]), 1
-    told = dict.fromkeys(str(warning.message) for warning in heard if warning.category is UserWarning)
-    return Ending("done", "\n".join(told)[:LONGEST]), 0
+    messages = dict.fromkeys(str(warning.message) for warning in caught if warning.category is UserWarning)
+    return Ending("done", "\n".join(messages)[:LONGEST]), 0
 
 
 def finish(job: Job) -> None:

@@ -149,16 +149,16 @@ def pictured(label: str, rate: float = 1e-4, method: str = "lbs", **settings: An
 
 
 OFFSET_CHOICES = tuple(
-    replace(choice(f"{method}, {said}", method, offset=offset), against=f"{method}, offsets")
+    replace(choice(f"{method}, {words}", method, offset=offset), against=f"{method}, offsets")
     for method in ("simhash", "noveld")
-    for said, offset in (("offsets", True), ("no offsets", False))
+    for words, offset in (("offsets", True), ("no offsets", False))
 )
 
 MNIST_CHOICES = (
     *(pictured(f"lbs, beta {beta:g}", target="pixels", beta=beta) for beta in (0.5, 2.0, 5.0, 10.0)),
     *(
-        pictured(f"lbs, beta {beta:g}, rate {said}", float(said), target="pixels", beta=beta)
-        for beta, said in ((2.0, "3e-4"), (2.0, "1e-3"), (10.0, "1e-3"))
+        pictured(f"lbs, beta {beta:g}, rate {rate}", float(rate), target="pixels", beta=beta)
+        for beta, rate in ((2.0, "3e-4"), (2.0, "1e-3"), (10.0, "1e-3"))
     ),
     *(pictured(f"lbs, features, beta {beta:g}", target="features", beta=beta) for beta in (2.0, 10.0, 30.0)),
     pictured("disagreement, pixels", method="disagreement", target="pixels"),

@@ -90,21 +90,21 @@ def assemble(records: Sequence[Record], table: Sequence[Row], heading: Heading) 
 def distinct(records: Sequence[Record]) -> list[Record]:
     """The records with labels that tell apart different runs on the same task."""
     result = list(records)
-    told: tuple[Callable[[Record], str], ...] = (
+    traits: tuple[Callable[[Record], str], ...] = (
         lambda r: r.preset,
         lambda r: r.changed,
         lambda r: f"{r.budget:,} steps",
         lambda r: f"seeds {seed_text(r.seeds)}",
         lambda r: r.facts["run_id"],
     )
-    for tell in told:
+    for trait in traits:
         shared = clashes(result)
-        differ = {label for label in shared if len({tell(r) for r in result if r.label == label}) > 1}
-        result = [renamed(r, told_apart(r.label, tell(r) or "as it is")) if r.label in differ else r for r in result]
+        differ = {label for label in shared if len({trait(r) for r in result if r.label == label}) > 1}
+        result = [renamed(r, full_label(r.label, trait(r) or "as it is")) if r.label in differ else r for r in result]
     return result
 
 
-def told_apart(label: str, how: str) -> str:
+def full_label(label: str, how: str) -> str:
     """A label with what tells it apart, which must be seen however long the label is."""
     ending = f" ({clean(how, LONGEST // 2)})"
     return f"{clean(label, LONGEST - len(ending))}{ending}"
@@ -180,18 +180,18 @@ def notices(
     there = {(record.task, record.label) for record in records}
     gaps = [f"{label} on {task}" for task in tasks for label in labels if (task, label) not in there]
     if gaps:
-        shown = ", ".join(gaps[:6]) + (f" and {len(gaps) - 6} more" if len(gaps) > 6 else "")
-        warn(f"Not every line was run on every task; missing: {shown}.")
+        missing = ", ".join(gaps[:6]) + (f" and {len(gaps) - 6} more" if len(gaps) > 6 else "")
+        warn(f"Not every line was run on every task; missing: {missing}.")
     seeds = {task: " or ".join({seed_text(begun(r)): 0 for r in records if r.task == task}) for task in tasks}
     if len(set(seeds.values())) > 1:
-        told = [
+        parts = [
             f"{text} on {', '.join(t for t in tasks if seeds[t] == text)}" for text in dict.fromkeys(seeds.values())
         ]
-        found.append(Notice("note", f"The tasks were run with different seeds: {'; '.join(told)}."))
+        found.append(Notice("note", f"The tasks were run with different seeds: {'; '.join(parts)}."))
     presets = sorted({record.preset for record in records})
     if len(presets) > 1:
-        told = ", ".join(presets)
-        found.append(Notice("note", f"The runs stand on different presets ({told}): no claims are judged on them."))
+        names = ", ".join(presets)
+        found.append(Notice("note", f"The runs stand on different presets ({names}): no claims are judged on them."))
     if reference and reference not in labels:
         found.append(Notice("note", f"No line is called {reference!r}, so none is compared with it (--reference)."))
     return tuple(found)
@@ -208,7 +208,7 @@ def mixed(values: Iterable[int]) -> set[int]:
 
 def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, ...]:
     """The paper's claims that these runs can decide; none where the lines stand on unequal ground."""
-    shown = []
+    claims = []
     for judged in judging.judge(records, metric):
         done = sum(outcome.shown for outcome in judged.outcomes)
         against = [o for o in judged.outcomes if o.contradicted]
@@ -218,7 +218,7 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
             finding += f"; {judged.missing} could not be tested with these runs"
         finding += lost_seeds(records, judged)
         if all(outcome.comparison.of_ratio for outcome in judged.outcomes):
-            shown.append(ratio_claim(records, judged))
+            claims.append(ratio_claim(records, judged))
             continue
         header = ("comparison", "left", "right", "P(left better)", "p (Holm)", "")
         lines = tuple(
@@ -235,20 +235,20 @@ def paper_claims(records: Sequence[Record], metric: str | None) -> tuple[Claim, 
         usual = all(outcome.comparison.usual for outcome in judged.outcomes)
         note = judging.TEST if usual else f"{judging.TEST} {judging.MORE_TESTS}"
         table = Table("Comparisons", header, lines, note)
-        shown.append(Claim(judged.claim.text, judged.claim.source, judged.verdict, finding + ".", table))
-    return tuple(shown)
+        claims.append(Claim(judged.claim.text, judged.claim.source, judged.verdict, finding + ".", table))
+    return tuple(claims)
 
 
 def ratio_claim(records: Sequence[Record], judged: judging.Judged) -> Claim:
     """A claim about a ratio, which its interval decides."""
-    lines, told = [], []
+    lines, statements = [], []
     for o in judged.outcomes:
         assert o.interval is not None
         span = bracketed(o.left, o.interval, 2)
         wanted = f"{ratio.NEAR[0]:g} to {ratio.NEAR[1]:g}" if o.comparison.claim == "near" else f"above {o.right:g}"
         lines.append((Cell(o.comparison.left.describe()), Cell(span), Cell(wanted), Cell(*outcome_text(o))))
-        told.append(f"the ratio is {span}, claimed: {wanted}{bonus_left(records, o.comparison.left)}")
-    finding = "; ".join(told) + lost_seeds(records, judged)
+        statements.append(f"the ratio is {span}, claimed: {wanted}{bonus_left(records, o.comparison.left)}")
+    finding = "; ".join(statements) + lost_seeds(records, judged)
     table = Table("Intervals", ("", "ratio [95 % interval]", "claimed", ""), tuple(lines), judging.RATIO_TEST)
     text = f"{finding[0].upper()}{finding[1:]}."
     return Claim(judged.claim.text, judged.claim.source, judged.verdict, text, table)
@@ -268,8 +268,8 @@ def lost_seeds(records: Sequence[Record], judged: judging.Judged) -> str:
     """Which lines of a claim rest on fewer seeds than were begun."""
     sides = {(side.label, side.task) for o in judged.outcomes for side in o.comparison.sides}
     short = [r for r in records if (r.label, r.task) in sides and r.lost]
-    told = ", ".join(f"{r.label} on {r.task} without {len(r.lost)} lost seed{'s'[: len(r.lost) > 1]}" for r in short)
-    return f"; {told}" if told else ""
+    losses = ", ".join(f"{r.label} on {r.task} without {len(r.lost)} lost seed{'s'[: len(r.lost) > 1]}" for r in short)
+    return f"; {losses}" if losses else ""
 
 
 def sign(outcome: judging.Outcome) -> str:
@@ -346,8 +346,8 @@ def paper_minutes(records: Sequence[Record]) -> str:
             found.setdefault(PUBLISHED_MINUTES[task], []).append(task_title(task))
     if not found:
         return ""
-    told = ", ".join(f"{minutes:g} minutes on {', '.join(names)}" for minutes, names in found.items())
-    return f"; one seed took it about {told if len(found) > 1 else f'{next(iter(found)):g} minutes'}"
+    times = ", ".join(f"{minutes:g} minutes on {', '.join(names)}" for minutes, names in found.items())
+    return f"; one seed took it about {times if len(found) > 1 else f'{next(iter(found)):g} minutes'}"
 
 
 def choices_tables(records: Sequence[Record]) -> tuple[Table, ...]:

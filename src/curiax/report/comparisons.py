@@ -23,8 +23,8 @@ def rivals_of(heading: Heading, labels: Sequence[str]) -> dict[str, str]:
     """Each line's rival: what its suite says, unless the reader wants another; else the reference."""
     suite = SUITES.get(heading.suite)
     own = suite is not None and suite.reference == heading.reference
-    said = {variant.label: variant.against for variant in suite.variants} if own and suite else {}
-    return {label: said.get(label) or heading.reference for label in labels}
+    rivals = {variant.label: variant.against for variant in suite.variants} if own and suite else {}
+    return {label: rivals.get(label) or heading.reference for label in labels}
 
 
 def against_rivals(

@@ -389,28 +389,28 @@ def mark_cut(axis: Any, drawn: Sequence[tuple[Any, int, str]]) -> None:
             axis.plot([ends[head]], [height], head, color=colour, markersize=8, clip_on=False)
 
 
-def samples(content: Content, shown: Gallery, stem: Path) -> None:
+def samples(content: Content, gallery: Gallery, stem: Path) -> None:
     """Sample transitions above what each line pays for them, at the start and in the end."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
     from matplotlib.patches import Rectangle
 
-    count, lines, look = len(shown.samples), shown.payments, looks(content)
+    count, lines, look = len(gallery.samples), gallery.payments, looks(content)
     # A gap between the two kinds, and room for the ratio at the end.
-    places = [k + (0.35 if k >= shown.first else 0.0) for k in range(count)]
+    places = [k + (0.35 if k >= gallery.first else 0.0) for k in range(count)]
     shades = LinearSegmentedColormap.from_list("shades", ["#66aad1", "#f1f2ef", "#edbb4d"])
     names = 0.14 * max(len(short(paid.label)) for paid in lines)
     with canvas(stem, (1, 1), (0.62 * (count + 2.5 + names), 0.27 * len(lines) + 2.6)) as (figure, axes):
         axis = axes[0][0]
         axis.set_axis_off()
         axis.set(xlim=(-1.3 - names, count + 1.2), ylim=(len(lines) - 0.4, -5.6))
-        for k, sample in enumerate(shown.samples):
+        for k, sample in enumerate(gallery.samples):
             for address, height in ((sample.before, -3.9), (sample.after, -1.6)):
                 if address:
                     picture = OffsetImage(pixels(address), zoom=1.05, cmap="gray", interpolation="nearest")
                     axis.add_artist(AnnotationBbox(picture, (places[k], height), frameon=False, pad=0))
             axis.text(places[k], -2.75, "↓", ha="center", va="center", fontsize=9, color="#555555")
-        for kind, ks in zip(shown.kinds, (places[: shown.first], places[shown.first :]), strict=True):
+        for kind, ks in zip(gallery.kinds, (places[: gallery.first], places[gallery.first :]), strict=True):
             axis.text(float(np.mean(ks)), -5.3, kind, ha="center", va="center", fontweight="bold")
         axis.text(places[-1] + 1.1, -0.8, "ratio", ha="center", va="center", fontsize=8.5, color="#555555")
         for row, paid in enumerate(lines):
@@ -423,8 +423,8 @@ def samples(content: Content, shown: Gallery, stem: Path) -> None:
                 axis.add_patch(Rectangle((place - 0.48, row - 0.45), 0.96, 0.9, **box))
                 axis.text(place, row, value, ha="center", va="center", fontsize=8)
             axis.text(places[-1] + 1.1, row, paid.ratio, ha="center", va="center", fontsize=8.5, fontweight="bold")
-        figure.suptitle(f"{shown.title}: what single transitions are paid", x=0.01, ha="left", fontweight="bold")
-        note = f"raw bonus, median over seeds; orange: more than the line then pays for {shown.kinds[1]}, blue: less"
+        figure.suptitle(f"{gallery.title}: what single transitions are paid", x=0.01, ha="left", fontweight="bold")
+        note = f"raw bonus, median over seeds; orange: more than the line then pays for {gallery.kinds[1]}, blue: less"
         figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color="#555")
 
 

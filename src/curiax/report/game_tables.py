@@ -46,24 +46,24 @@ def game_notices(records: Sequence[Record]) -> tuple[Notice, ...]:
     """Which budget was run, and which version of Super Mario Bros."""
     budgets: dict[str, list[str]] = {}
     for task, here in games_of(records).items():
-        for told in dict.fromkeys(map(budget, here)):
-            budgets.setdefault(told, []).append(task_title(task))
+        for length in dict.fromkeys(map(budget, here)):
+            budgets.setdefault(length, []).append(task_title(task))
     found = []
     if budgets:
-        told = "; ".join(f"{text} on {', '.join(names)}" for text, names in budgets.items())
+        what = "; ".join(f"{text} on {', '.join(names)}" for text, names in budgets.items())
         found.append(
-            Notice("note", f"What was run: {told}. A full run is {ARCADE_STEPS / 1e6:.0f} M steps of the agent.")
+            Notice("note", f"What was run: {what}. A full run is {ARCADE_STEPS / 1e6:.0f} M steps of the agent.")
         )
     early = [f"{record.label} on {task_title(record.task)}" for record in by_task(records) if not scores_known(record)]
     if early:
-        told = f"No score yet for {', '.join(early)}: a seed has not finished an episode. More steps are needed."
-        found.append(Notice("warning", told))
+        text = f"No score yet for {', '.join(early)}: a seed has not finished an episode. More steps are needed."
+        found.append(Notice("warning", text))
     mario = games_of(records).get(MARIO)
     if mario:
-        told, same = ANY_MARIO.format(ours=versions_of_mario(mario)), set(map(comparable, mario))
+        text, same = ANY_MARIO.format(ours=versions_of_mario(mario)), set(map(comparable, mario))
         if False in same:
-            told += OTHER_MARIO.format(others=" where the version is not theirs" if True in same else "")
-        found.append(Notice("warning" if False in same else "note", told))
+            text += OTHER_MARIO.format(others=" where the version is not theirs" if True in same else "")
+        found.append(Notice("warning" if False in same else "note", text))
     return tuple(found)
 
 
@@ -72,10 +72,10 @@ def versions_of_mario(records: Sequence[Record]) -> str:
     lines: dict[str, list[str]] = {}
     for record in records:
         lines.setdefault(record.notes.get(VERSION, ""), []).append(record.label)
-    told = [f"{', '.join(labels)}: {version or 'it is not known which'}." for version, labels in lines.items()]
+    sentences = [f"{', '.join(labels)}: {version or 'it is not known which'}." for version, labels in lines.items()]
     if len(lines) == 1:
-        told = [f"Ours is {version}." if version else "These runs do not say which they had." for version in lines]
-    return " ".join([*told, *([EUROPEAN] if EUROPE in lines else [])])
+        sentences = [f"Ours is {version}." if version else "These runs do not say which they had." for version in lines]
+    return " ".join([*sentences, *([EUROPEAN] if EUROPE in lines else [])])
 
 
 def scores_known(record: Record) -> bool:
@@ -109,10 +109,10 @@ def game_table(records: Sequence[Record], rows: dict[Any, Row], task: str) -> Ta
     lines = []
     for record in records:
         own = {name: rows.get((task, record.label, name)) for name in (SCORE, LENGTH, BEST, EPISODES, ROOMS_VISITED)}
-        said = own[SCORE]
-        cells = [Cell(record.label), scored(said)]
+        score = own[SCORE]
+        cells = [Cell(record.label), scored(score)]
         if theirs is not None:
-            cells += [Cell(with_spread(task, record.budget)), verdict(said), Cell(with_spread(task, ARCADE_STEPS))]
+            cells += [Cell(with_spread(task, record.budget)), verdict(score), Cell(with_spread(task, ARCADE_STEPS))]
         best, length, episodes, visited = (own[name] for name in (BEST, LENGTH, EPISODES, ROOMS_VISITED))
         cells += [Cell("–" if best is None else number(max(best.values), 0))]
         cells += [Cell("–" if length is None else in_brackets(length, 0))]
@@ -120,8 +120,8 @@ def game_table(records: Sequence[Record], rows: dict[Any, Row], task: str) -> Ta
             cells += [Cell("–" if visited is None else f"{visited.mean:.1f} (most {max(visited.values):.0f})")]
         cells += [Cell("–" if episodes is None else f"{sum(episodes.values):,.0f}"), Cell(f"{record.budget:,}")]
         lines.append(tuple(cells))
-    told = budget(records[0]) if len(ends) == 1 else "runs of different length"
-    return Table(f"{task_title(task)}: {told}", tuple(header), tuple(lines))
+    size = budget(records[0]) if len(ends) == 1 else "runs of different length"
+    return Table(f"{task_title(task)}: {size}", tuple(header), tuple(lines))
 
 
 def scored(row: Row | None) -> Cell:

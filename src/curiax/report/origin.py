@@ -19,21 +19,23 @@ def version(record: Record) -> str:
 
 def source(record: Record) -> Code | None:
     """The code that a run was trained with; runs of versions before 0.5 do not tell."""
-    told = record.facts.get("code")
-    return Code(told["commit"], told["changed"], told["digest"]) if told else None
+    facts = record.facts.get("code")
+    return Code(facts["commit"], facts["changed"], facts["digest"]) if facts else None
 
 
 def of_manifest(manifest: Mapping[str, Any]) -> list[str]:
     """Version and commit of one run."""
-    told = manifest.get("code")
-    by = Code(told["commit"], told["changed"], told["digest"]) if told else "a commit that was not recorded"
+    facts = manifest.get("code")
+    by = Code(facts["commit"], facts["changed"], facts["digest"]) if facts else "a commit that was not recorded"
     return [f"Curiax {manifest['identity'].get('curiax', 'of an unknown version')} at {by}"]
 
 
 def trained_by(records: Sequence[Record]) -> list[str]:
     """Version and commit of all runs, each once."""
-    told = {f"Curiax {version(record)} at {source(record) or 'a commit that was not recorded'}" for record in records}
-    return sorted(told)
+    origins = {
+        f"Curiax {version(record)} at {source(record) or 'a commit that was not recorded'}" for record in records
+    }
+    return sorted(origins)
 
 
 def warnings(records: Sequence[Record]) -> list[str]:
@@ -43,7 +45,7 @@ def warnings(records: Sequence[Record]) -> list[str]:
         count = sum(version(record) == other for record in records)
         found.append(f"{count} of {len(records)} runs were trained by Curiax {other}; this is {__version__}.")
     same = [record for record in records if version(record) == __version__]
-    digests = [told.digest if (told := source(record)) else None for record in same]
+    digests = [origin.digest if (origin := source(record)) else None for record in same]
     if changed := sum(digest is not None and not gives_the_same(digest) for digest in digests):
         found.append(
             f"{changed} of {len(records)} runs were trained with other code than the present, which may give other "
@@ -70,16 +72,14 @@ def now_differs(record: Record) -> list[str]:
     from ..experiments.registry import METHODS, TASKS
     from ..experiments.spec import Experiment, resolve
 
-    asked, had = record.facts.get("experiment") or {}, record.facts["identity"]
-    given: dict[str, Any] = asked.get("settings", {})
-    if asked.get("task") not in TASKS or asked.get("method") not in METHODS:
+    data, had = record.facts.get("experiment") or {}, record.facts["identity"]
+    given: dict[str, Any] = data.get("settings", {})
+    if data.get("task") not in TASKS or data.get("method") not in METHODS:
         return []
     if any(name.startswith(("task.", "remote.")) for name in given):
         return []
     try:
-        experiment = Experiment(
-            asked["task"], asked["method"], 1, asked["steps"], asked.get("preset", "paper-code"), given
-        )
+        experiment = Experiment(data["task"], data["method"], 1, data["steps"], data.get("preset", "paper-code"), given)
         now = resolve(experiment, trust=False)
     except CuriaxError as error:
         return [f"is refused now ({error})"]

@@ -77,7 +77,7 @@ def listing(files: Mapping[str, FileSchema]) -> Listing:
     body = {
         "format": FORMAT,
         "curiax": __version__,
-        "files": {name: said.model_dump() for name, said in sorted(files.items())},
+        "files": {name: entry.model_dump() for name, entry in sorted(files.items())},
     }
     return Listing.model_validate({**body, "seal": seal(body)})
 
@@ -90,10 +90,10 @@ def read_listing(folder: Path) -> Listing | None:
     if file.is_symlink():
         raise damaged(file, "it is a link", REMEDY)
     data = read_bytes(file, MOST_LIST, REMEDY)
-    told = checked(Listing, parsed(data, file, REMEDY), lambda why: damaged(file, why, REMEDY))
-    if told.seal != seal(told.model_dump()) or data != told.text():
+    file_list = checked(Listing, parsed(data, file, REMEDY), lambda why: damaged(file, why, REMEDY))
+    if file_list.seal != seal(file_list.model_dump()) or data != file_list.text():
         raise damaged(file, "it does not match its own digest", REMEDY)
-    return told
+    return file_list
 
 
 def listed(folder: Path) -> dict[str, FileSchema]:
@@ -103,9 +103,9 @@ def listed(folder: Path) -> dict[str, FileSchema]:
     files. Of a folder of a version before 0.5, which made no list, nobody can tell which files are still as they were
     written, as its words are not those of this version: it is not taken over, however much it looks like one of ours.
     """
-    told = read_listing(folder)
-    if told is not None:
-        return dict(told.files)
+    file_list = read_listing(folder)
+    if file_list is not None:
+        return dict(file_list.files)
     names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     names -= {STORE} if (folder / STORE).is_dir() and not (folder / STORE).is_symlink() else set()
     others = sorted(name for name in names if not name.startswith("."))
@@ -257,9 +257,9 @@ def settle(out: Path, work: Path) -> None:
 def complete(out: Path, work: Path) -> None:
     """Move new files to their places, the list last; an error leaves everything as it was before."""
     new, old = work / NEW, work / OLD
-    told, before = read_listing(new), read_listing(out)
-    assert told is not None
-    fresh, kept = told.files, before.files if before else {}
+    after, before = read_listing(new), read_listing(out)
+    assert after is not None
+    fresh, kept = after.files, before.files if before else {}
     refuse_strange(out, {*fresh, *kept}, fresh, kept)
     for name in fresh:
         # Half of them may have been moved already: each is in one place or the other.
@@ -333,11 +333,11 @@ def faults(folder: Path, below: str = "") -> list[str]:
             f"{folder} holds parts of two reports: writing the newer one was interrupted. The same `curiax report` or "
             "`curiax reproduce` completes it."
         ]
-    told, found = read_listing(folder), []
-    for name, said in (told.files if told else {}).items():
+    file_list, found = read_listing(folder), []
+    for name, entry in (file_list.files if file_list else {}).items():
         if not name.startswith(below):
             continue
-        why = strange(folder, name, [said])
+        why = strange(folder, name, [entry])
         # The page is made from the record, and need not be kept under version control.
         if not why and name != REPORT and not (folder / name).exists():
             why = f"{folder / name} is missing"

@@ -156,17 +156,17 @@ def verify(folder: Path) -> Verified:
     if holds_agents(folder):
         return verify_run(folder)
     try:
-        told, wrong = output.read_listing(folder), output.faults(folder)
+        listing, wrong = output.read_listing(folder), output.faults(folder)
     except OutputError as error:
-        told, wrong = None, [str(error)]
+        listing, wrong = None, [str(error)]
     try:
-        count, found, kept = recompute(folder, words=told is not None and told.curiax == __version__)
+        count, found, kept = recompute(folder, words=listing is not None and listing.curiax == __version__)
     except OutputError as error:
         if not wrong:
             raise
         return Verified(0, [*wrong, str(error)], [], [])
     warnings = origin.warnings(kept)
-    if not told and not wrong:
+    if not listing and not wrong:
         warnings.insert(0, f"its files have no digests ({output.MARKER} is not there): only the table was recomputed.")
     return Verified(count, [*wrong, *found], warnings, origin.trained_by(kept))
 
@@ -201,19 +201,21 @@ def recompute(folder: Path, *, words: bool) -> tuple[int, list[str], list[Record
     `words` are compared where this version has written them.
     """
     try:
-        told = read_json(folder / TABLE, "name a folder of `curiax reproduce`.")
+        document = read_json(folder / TABLE, "name a folder of `curiax reproduce`.")
     except OutputError as error:
         raise OutputError(f"{folder} has no readable {TABLE}: {error}") from None
-    if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         raise OutputError(f"{folder / TABLE} was not written by `curiax reproduce`: it has no rows.")
     heading = record.read_heading(folder / RECORD)
     kept = record.headlined(distinct(record.load(folder / RECORD)), heading.headline)
     table = rows(kept, heading.suite)
     made = texts(kept, table, assemble(kept, table, heading), heading)
     fresh = json.loads(made[TABLE])
-    found = [*compare_rows(told["rows"], fresh["rows"]), *compare_claims(told, fresh)]
+    found = [*compare_rows(document["rows"], fresh["rows"]), *compare_claims(document, fresh)]
     found += [
-        f"{name} is {told.get(name)!r} in {TABLE}." for name in ("suite", "command") if told.get(name) != fresh[name]
+        f"{name} is {document.get(name)!r} in {TABLE}."
+        for name in ("suite", "command")
+        if document.get(name) != fresh[name]
     ]
     for name in (README, REPORT) if words else ():
         if (folder / name).exists() and read_bytes(folder / name, output.MOST_FILE, REMEDY) != made[name].encode():
@@ -221,20 +223,20 @@ def recompute(folder: Path, *, words: bool) -> tuple[int, list[str], list[Record
     return len(fresh["rows"]), found, kept
 
 
-def said(entry: dict[str, Any], name: str) -> str | None:
+def word_of(entry: dict[str, Any], name: str) -> str | None:
     """A word of an entry of `table.json`; None for what is no word."""
     word = entry.get(name)
     return word if isinstance(word, str) else None
 
 
-def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[str]:
+def compare_rows(stored: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[str]:
     """Differences between the rows as kept and as recomputed."""
 
     def key(row: Any) -> tuple[Any, ...]:
-        return tuple(said(row, name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
+        return tuple(word_of(row, name) for name in ("task", "method", "metric")) if isinstance(row, dict) else (None,)
 
-    kept, found = {key(row): row for row in told}, []
-    if len(kept) != len(told):
+    kept, found = {key(row): row for row in stored}, []
+    if len(kept) != len(stored):
         found.append(f"{TABLE} holds a row twice or something that is no row.")
     for row in fresh:
         name = " / ".join(map(str, key(row)))
@@ -248,10 +250,10 @@ def compare_rows(told: Sequence[Any], fresh: Sequence[dict[str, Any]]) -> list[s
     return found + [f"{' / '.join(map(str, name))}: in {TABLE} but not in the curves." for name in kept]
 
 
-def compare_claims(told: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
+def compare_claims(document: dict[str, Any], fresh: dict[str, Any]) -> list[str]:
     """Differences between the verdicts on claims as kept and as recomputed."""
-    claims = told.get("claims") if isinstance(told.get("claims"), list) else []
-    kept = {said(claim, "claim"): claim.get("verdict") for claim in claims or () if isinstance(claim, dict)}
+    claims = document.get("claims") if isinstance(document.get("claims"), list) else []
+    kept = {word_of(claim, "claim"): claim.get("verdict") for claim in claims or () if isinstance(claim, dict)}
     made = {c["claim"]: c["verdict"] for c in fresh["claims"]}
     return [
         f"claim {name!r}: {kept.get(name)!r} in {TABLE}, {made.get(name)!r} from the curves."

@@ -107,7 +107,7 @@ class Record:
 
     @property
     def changed(self) -> str:
-        """The settings that were said explicitly, in words."""
+        """The settings that were given explicitly, in words."""
         settings = sorted(self.facts["experiment"]["settings"].items())
         return ", ".join(f"{name.partition('.')[2]} {value}" for name, value in settings)
 
@@ -156,8 +156,8 @@ class Record:
     @property
     def headline(self) -> str | None:
         """The metric that is shown first."""
-        told = self.facts.get("coverage")
-        return headline(self.metrics, self.facts.get("headline"), told and f"coverage/{told}")
+        coverage = self.facts.get("coverage")
+        return headline(self.metrics, self.facts.get("headline"), coverage and f"coverage/{coverage}")
 
     @property
     def plays(self) -> bool:
@@ -188,9 +188,9 @@ class Record:
 
     def limits(self, metric: str) -> tuple[float, float]:
         """Between which values a metric can be, as it is shown; a bound that a run is beyond is none."""
-        told, values = self.metrics[metric], np.asarray(self.curves[metric], float) * self.metrics[metric].factor
-        low = -math.inf if told.low is None or (values < told.low).any() else told.low
-        high = math.inf if told.high is None or (values > told.high).any() else told.high
+        bounds, values = self.metrics[metric], np.asarray(self.curves[metric], float) * self.metrics[metric].factor
+        low = -math.inf if bounds.low is None or (values < bounds.low).any() else bounds.low
+        high = math.inf if bounds.high is None or (values > bounds.high).any() else bounds.high
         return low, high
 
     def grid(self, name: str) -> Mapping[str, Any] | None:
@@ -200,13 +200,13 @@ class Record:
 
 def declared(facts: Mapping[str, Any]) -> tuple[Metric, ...]:
     """What a run's manifest says of its metrics; of runs before 0.5, which say nothing, what is known of them."""
-    if (told := facts.get("metrics")) is not None:
+    if (metrics := facts.get("metrics")) is not None:
         known = {field.name for field in fields(Metric)} - {"name"}
-        return tuple(Metric(name, **{n: v for n, v in said.items() if n in known}) for name, said in told.items())
+        return tuple(Metric(name, **{n: v for n, v in about.items() if n in known}) for name, about in metrics.items())
     of_grids = [each for grid in facts["grids"] for each in coverage_metrics(grid["name"], most_of(grid))]
     compared = facts.get("compared")
-    said = ("distance", "pixels") if facts["identity"]["task"] == MARIO else ("score", "")
-    of_game = [metric.within("game") for metric in game_metrics(*said)]
+    score = ("distance", "pixels") if facts["identity"]["task"] == MARIO else ("score", "")
+    of_game = [metric.within("game") for metric in game_metrics(*score)]
     return (*of_grids, *of_game, *(ratio_metrics(*compared) if compared else ()), *COMMON)
 
 
@@ -395,16 +395,16 @@ def check_complete(path: Path, manifest: Mapping[str, Any], table: polars.DataFr
             raise refuse(f"{name} in {folder.METRICS} has {values.shape[-1]} cells, which is not its grid's number")
         if kind == "occupancy" and (values < 0).any():
             raise refuse(f"{name} in {folder.METRICS} is no count of visits")
-        told = metrics.get(name)
-        if not sound(told, values if told is None else values.reshape(len(seeds), -1)):
+        metric = metrics.get(name)
+        if not sound(metric, values if metric is None else values.reshape(len(seeds), -1)):
             raise refuse(f"{name} in {folder.METRICS} is not finite everywhere")
 
 
 def check_facts(path: Path, facts: Any) -> None:
     """Refuse facts that a report could not read: each of the right kind, with what is looked up in it."""
-    told = facts if isinstance(facts, dict) else {}
-    missing = [name for name in FACTS if told.get(name) is None]
-    identity = told.get("identity")
+    manifest = facts if isinstance(facts, dict) else {}
+    missing = [name for name in FACTS if manifest.get(name) is None]
+    identity = manifest.get("identity")
     if missing:
         version = identity.get("curiax", "an unknown version") if isinstance(identity, dict) else "an unknown version"
         raise OutputError(
@@ -412,11 +412,11 @@ def check_facts(path: Path, facts: Any) -> None:
         )
     checked(
         Manifest,
-        told,
+        manifest,
         lambda why: OutputError(f"{path} is damaged: its facts are not those of a run ({why}); {folder.REMEDY}"),
     )
-    if not finished(told):
-        lost = "; ".join(map(str, told["lost"].values()))
+    if not finished(manifest):
+        lost = "; ".join(map(str, manifest["lost"].values()))
         raise OutputError(f"{path} lost every seed ({lost}): there is nothing to report.")
 
 
@@ -447,7 +447,7 @@ def save(records: Sequence[Record], heading: Heading, path: Path) -> None:
             maps.append(pl.DataFrame(frame))
     # All runs of a task show the same samples: their pictures are kept once.
     pictures = {record.task: record.facts["samples"] for record in reversed(records) if record.facts.get("samples")}
-    facts = [{name: told for name, told in record.facts.items() if name != "samples"} for record in records]
+    facts = [{name: fact for name, fact in record.facts.items() if name != "samples"} for record in records]
     runs = {"format": FORMAT, "heading": asdict(heading), "runs": facts}
     runs |= {"samples": pictures} if pictures else {}
     with written(path):
@@ -481,7 +481,7 @@ class HeadingSchema(Schema):
     remarks: Annotated[list[Text], Field(max_length=4096)] = []  # noqa: RUF012
 
 
-class Shown(Schema):
+class PicturesSchema(Schema):
     """The pictures of each task's samples in `runs.json`."""
 
     pictures: Annotated[dict[Name, Pictures], Field(max_length=256)]
@@ -499,8 +499,8 @@ def read_runs(path: Path) -> dict[str, Any]:
         raise damaged(path / RUNS, "it names no runs", REMEDY)
     for facts in data["runs"]:
         check_facts(path / RUNS, facts)
-    told = {"pictures": data.get("samples", {})}
-    pictures = checked(Shown, told, lambda why: damaged(path / RUNS, f"samples: {why}", REMEDY)).pictures
+    samples = {"pictures": data.get("samples", {})}
+    pictures = checked(PicturesSchema, samples, lambda why: damaged(path / RUNS, f"samples: {why}", REMEDY)).pictures
     for facts in data["runs"]:
         if (seen := pictures.get(facts["identity"]["task"])) is not None:
             facts["samples"] = seen.model_dump()
@@ -509,9 +509,9 @@ def read_runs(path: Path) -> dict[str, Any]:
 
 def read_heading(path: Path) -> Heading:
     """What the record's page is called."""
-    said = HeadingSchema.model_validate(read_runs(path)["heading"])
-    words = {field.name: getattr(said, field.name) for field in fields(Heading) if field.name != "remarks"}
-    return Heading(**words, remarks=tuple(said.remarks))
+    heading = HeadingSchema.model_validate(read_runs(path)["heading"])
+    words = {field.name: getattr(heading, field.name) for field in fields(Heading) if field.name != "remarks"}
+    return Heading(**words, remarks=tuple(heading.remarks))
 
 
 def read_parquet(file: Path, schema: Mapping[str, Any]) -> polars.DataFrame:

@@ -31,7 +31,7 @@ SIGNS = "; in parentheses the paper's mean. ✓ agrees with the paper, ▲ above
 ELSEWHERE = (RATIO, SCORE)
 #: From which p value on two lines cannot be told apart.
 LEVEL = 0.05
-#: So many names of lines are told; of more their number.
+#: So many names of lines are listed; of more their number.
 MOST_NAMES = 6
 Rows = Mapping[tuple[str, str, str], Row]
 
@@ -40,8 +40,8 @@ def headlines(records: Sequence[Record]) -> dict[str, list[str]]:
     """The tasks by the metric that most of their records headline; games and ratios have tables of their own."""
     found: dict[str, list[str]] = {}
     for task in dict.fromkeys(record.task for record in records):
-        shown = [record.headline for record in records if record.task == task and record.headline]
-        if shown and (metric := max(dict.fromkeys(shown), key=shown.count)) not in ELSEWHERE:
+        metrics = [record.headline for record in records if record.task == task and record.headline]
+        if metrics and (metric := max(dict.fromkeys(metrics), key=metrics.count)) not in ELSEWHERE:
             found.setdefault(metric, []).append(task)
     return found
 
@@ -72,8 +72,8 @@ def tables_of(
             (Cell(label), *(side_by_side(found.get((task, label, metric.name)), metric) for task in tasks))
             for label in labels
         ]
-        told = f"{note}{SIGNS if judged else ''}. {' '.join([intervals, *test])}"
-        tables.append(Table(ALL_TASKS, ("", *(task_title(task) for task in tasks)), tuple(lines), told))
+        explanation = f"{note}{SIGNS if judged else ''}. {' '.join([intervals, *test])}"
+        tables.append(Table(ALL_TASKS, ("", *(task_title(task) for task in tasks)), tuple(lines), explanation))
     below = f"{note}, as above." if tables else f"{note}. {' '.join([intervals, *test])}"
     return (*tables, *(task_table(records, found, task, labels, metric, below) for task in tasks))
 
@@ -146,9 +146,9 @@ def task_table(
     few = {r.label: r for r in here if metric.name in r.curves and 0 < cells_of(r, metric.name) <= FEW_CELLS}
     if few:
         count = max(cells_of(record, metric.name) for record in few.values())
-        told = {label: completion_cells(record, metric.name) for label, record in few.items()}
-        column(f"steps to all {count} cells: median", {label: cells[0] for label, cells in told.items()})
-        column("slowest run", {label: cells[1] for label, cells in told.items()})
+        completions = {label: completion_cells(record, metric.name) for label, record in few.items()}
+        column(f"steps to all {count} cells: median", {label: cells[0] for label, cells in completions.items()})
+        column("slowest run", {label: cells[1] for label, cells in completions.items()})
         note += (
             f" Steps to all {count} cells: the first recorded ones, with how many seeds got there; of the worst run."
         )
@@ -201,9 +201,9 @@ def authors_cell(row: Row) -> Cell:
     """The runs of the authors' code, and whether ours differ from them."""
     if not row.authors:
         return Cell("–")
-    said = {"agrees": "not distinguishable from ours", "above": "ours are above", "below": "ours are below"}
+    verdicts = {"agrees": "not distinguishable from ours", "above": "ours are above", "below": "ours are below"}
     runs = ", ".join(f"{value:g}" for value in row.authors)
-    return Cell(runs, TONES[row.authors_verdict], said.get(row.authors_verdict, "not tested"))
+    return Cell(runs, TONES[row.authors_verdict], verdicts.get(row.authors_verdict, "not tested"))
 
 
 # --- findings ---------------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ def leader(task: str, rows: Sequence[Row], metric: Metric) -> str:
     tied = [row.method for row, each in zip(rest, p, strict=True) if each >= LEVEL]
     word = "lowest" if metric.better == "lower" else "highest"
     value = f"{in_words(best, metric)} {metric.unit}".strip()
-    told = f"{task_title(task)}: {quoted(best.method)} has the {word} {metric.title}, {value}"
+    text = f"{task_title(task)}: {quoted(best.method)} has the {word} {metric.title}, {value}"
     if not tied:
-        return f"{told}; every other line is significantly worse."
+        return f"{text}; every other line is significantly worse."
     names = listed(tied) if len(tied) <= MOST_NAMES else f"{len(tied)} of the {len(rest)} other lines"
-    return f"{told}; {names} cannot be told apart from it."
+    return f"{text}; {names} cannot be told apart from it."
 
 
 # --- statistics -------------------------------------------------------------------------------------------

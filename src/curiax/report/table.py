@@ -171,7 +171,7 @@ def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Ro
     many = len(values) > 1
     low, high = possible(statistics.interval(values), most)
     iqm_low, iqm_high = possible(statistics.interval(values, "iqm") if many else None, most)
-    said = described(record.task, record.published_as, metric)
+    description = described(record.task, record.published_as, metric)
     return Row(
         suite=suite,
         task=record.task,
@@ -195,7 +195,7 @@ def value_row(record: Record, metric: str, values: np.ndarray, suite: str) -> Ro
         preset=record.preset,
         steps=record.budget,
         values=tuple(values.tolist()),
-        paper_words=said.words if said else "",
+        paper_words=description.words if description else "",
     )
 
 

@@ -206,8 +206,8 @@ class Lane(AbstractLane):
                 _, ended, successor = borders[-1]
                 borders[-1] = (t, ended, self._normalised(successor))
         tape.next_obs[:] = tape.obs[1:]
-        for t, ended, shown in borders:
-            tape.next_obs[t][ended] = shown[ended]
+        for t, ended, successor in borders:
+            tape.next_obs[t][ended] = successor[ended]
 
     def _copied(self, obs: np.ndarray, out: np.ndarray) -> bool:
         """Observations as they are; False where they are not sound."""

@@ -132,8 +132,8 @@ def refuse_others(where: Path) -> None:
     below = sorted(path.parent for pattern in ("*", "runs/*") for path in where.glob(f"{pattern}/{folder.MANIFEST}"))
     runs = [path for path in below if not path.name.startswith(".") and readable(path)]
     if runs:
-        shown = [*(f"\n  {path}" for path in runs[:20]), *(["\n  ..."] if len(runs) > 20 else [])]
-        raise OutputError(f"{where} holds {len(runs)} run{'s' * (len(runs) > 1)}; name one to watch:{''.join(shown)}")
+        lines = [*(f"\n  {path}" for path in runs[:20]), *(["\n  ..."] if len(runs) > 20 else [])]
+        raise OutputError(f"{where} holds {len(runs)} run{'s' * (len(runs) > 1)}; name one to watch:{''.join(lines)}")
 
 
 def readable(path: Path) -> bool:

@@ -118,20 +118,20 @@ class Strip:
         pen = ImageDraw.Draw(image)
         pen.line([(x, self._top - 3), (x, self._height - self._margin + 2)], fill=TEXT, width=1)
         before = np.flatnonzero(self._ended[: max(played - 1, 0)])
-        said = f"step {played - (before[-1] + 1 if len(before) else 0)}"
+        text = f"step {played - (before[-1] + 1 if len(before) else 0)}"
         if self._ended[:-1].any():
-            said = f"episode {len(before) + 1}, {said}"
+            text = f"episode {len(before) + 1}, {text}"
         if played:
-            said += f" · bonus {self._number(self._bonus[played - 1])}"
+            text += f" · bonus {self._number(self._bonus[played - 1])}"
             if self._bonus[played - 1] > max(0.0, self._range[1]):
-                said += " (above the strip)"
+                text += " (above the strip)"
         if played and self._cut:
-            said += f" ({self._number(self._bonus.min())}–{self._number(self._bonus.max())})"
+            text += f" ({self._number(self._bonus.min())}–{self._number(self._bonus.max())})"
         if self._score is not None:
-            said = f"{self._score_name} {self._score[played - 1] if played else 0.0:,.0f} · {said}"
+            text = f"{self._score_name} {self._score[played - 1] if played else 0.0:,.0f} · {text}"
         y, right = 0.62 * self._font.size, self._width - self._margin
-        pen.text((right, y), said, fill=TEXT, font=self._font, anchor="ra")
-        room = right - self._margin - pen.textlength(said, self._font) - self._font.size
+        pen.text((right, y), text, fill=TEXT, font=self._font, anchor="ra")
+        room = right - self._margin - pen.textlength(text, self._font) - self._font.size
         title = self._title
         while title and pen.textlength(title, self._font) > room:
             title = title[:-2].rstrip() + "…" if len(title) > 2 else ""
@@ -210,9 +210,9 @@ def bars_picture(obs: Float[np.ndarray, " size"], colour: str, width: int, heigh
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", (width, height), GROUND)
-    pen, shown = ImageDraw.Draw(image), np.clip(obs[:64] / 3.0, -1.0, 1.0)
-    wide, middle = 0.9 * width / len(shown), height / 2
-    for k, value in enumerate(shown):
+    pen, values = ImageDraw.Draw(image), np.clip(obs[:64] / 3.0, -1.0, 1.0)
+    wide, middle = 0.9 * width / len(values), height / 2
+    for k, value in enumerate(values):
         x, y = 0.05 * width + k * wide, middle - 0.45 * height * float(value)
         pen.rectangle((x, min(y, middle), x + 0.8 * wide, max(y, middle)), fill=colour)
     pen.line([(0, middle), (width, middle)], fill=BORDER, width=1)
@@ -317,8 +317,8 @@ def encode_mp4(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) ->
                 raise
         if process.returncode:
             complaints.seek(0)
-            said = complaints.read().decode(errors="replace").strip().splitlines()
-            raise CuriaxError(f"the encoder failed: {said[-1] if said else f'exit code {process.returncode}'}")
+            lines = complaints.read().decode(errors="replace").strip().splitlines()
+            raise CuriaxError(f"the encoder failed: {lines[-1] if lines else f'exit code {process.returncode}'}")
 
 
 def encode_gif(frames: Any, out: Path, fps: int, tell: Callable[[int], None]) -> None:

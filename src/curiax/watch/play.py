@@ -132,9 +132,9 @@ def play(
                 world.truncated or (spec.horizon is not None and elapsed >= spec.horizon)
             )
             after = see(world.obs)
-            shown = executed if setup.loop.model_action == "executed" else action
+            model_action = executed if setup.loop.model_action == "executed" else action
             flags = (world.reward, world.terminated, truncated, world.valid)
-            waiting.append(Transition(obs, shown, after, *(jnp.asarray(flag) for flag in flags)))
+            waiting.append(Transition(obs, model_action, after, *(jnp.asarray(flag) for flag in flags)))
             total += world.reward
             ended.append(world.terminated or truncated)
             scores.append(total)
