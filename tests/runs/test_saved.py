@@ -414,6 +414,12 @@ def test_sizes_beyond_the_file_are_refused_before_they_are_made(
     assert time.perf_counter() - begun < 5.0
 
 
+@pytest.mark.parametrize("value", ["3", [], ["3"], {"a": 3}, None, [[3]], 1e300, float("nan"), True])
+@pytest.mark.parametrize("name", ["remote.noise_dims", "method.width"])
+def test_what_is_no_size_is_left_to_who_reads_the_setting(name: str, value: Any) -> None:
+    exports.refuse_large_settings(Path("agents.json"), {name: value}, 10)
+
+
 def test_a_memory_that_no_file_holds_is_bounded(tmp_path: Path) -> None:
     path = untrained(tmp_path / "run", "mountain-car", "re3", settings={"method.capacity": 3})
     plan, learnt = saved.read(path)

@@ -261,9 +261,9 @@ def refuse_large_settings(file: Path, settings: Mapping[str, Any], most: int) ->
     may be one.
     """
     for name, value in settings.items():
-        sizes = value if isinstance(value, list) else [value]
-        large = any(isinstance(size, int) and abs(size) > max(most, FLOOR) for size in sizes)
-        if large or len(sizes) > max(most, FLOOR) or (name == "remote.noise_dims" and sizes[0] > most):
+        entries = value if isinstance(value, list) else [value]
+        sizes = [len(entries), *(abs(entry) for entry in entries if isinstance(entry, int))]
+        if max(sizes) > (most if name == "remote.noise_dims" else max(most, FLOOR)):
             raise damaged(file, f"{name[:80]} is larger than all of its arrays", REMEDY)
 
 
