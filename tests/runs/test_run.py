@@ -364,6 +364,8 @@ def test_replay_and_many_environments_and_scaling_switches() -> None:
         ("__main__.py", "__main__.py run 'my task'"),
     ],
 )
-def test_a_record_names_a_command_that_can_be_typed(monkeypatch: pytest.MonkeyPatch, program: str, expected: str) -> None:
+def test_a_record_names_a_command_that_can_be_typed(
+    monkeypatch: pytest.MonkeyPatch, program: str, expected: str
+) -> None:
     monkeypatch.setattr("sys.argv", [program, "run", "my task"])
     assert command() == expected

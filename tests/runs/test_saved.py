@@ -15,18 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
 from kept import edit, retensor, untrained
 from small import SMALL
 
 import curiax
 from curiax import Experiment, OutputError, UsageError, resolve
-from curiax._files import digest, digest_of_json
+from curiax._files import digest
 from curiax.agents.ppo import Policy
 from curiax.curiosity import RE3
 from curiax.experiments import exports, folder, registry, saved
-from curiax.experiments.scoring import refuse_large_memory
 from curiax.experiments.registry import ATARI, METHODS, TASKS
+from curiax.experiments.scoring import refuse_large_memory
 from curiax.train.batch import compile_chunk, first_states, place, seed_mesh
 
 
