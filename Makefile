@@ -31,6 +31,9 @@ types: $(VENV)/.installed-dev
 
 # One process more than there are cores, as tests that start commands of their own wait for them; each takes 2 GB.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); expr $$((n < 7 ? n : 7)) + 1)
+# Byte code is kept for the hundreds of processes that tests start, and none of them has threads that wait for others.
+tests: export PYTHONDONTWRITEBYTECODE =
+tests: export OPENBLAS_NUM_THREADS = 1
 tests: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS)
 

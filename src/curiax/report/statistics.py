@@ -116,7 +116,7 @@ def improvement(
         return probability, None, None
     rng = np.random.default_rng(seed)
     ours, theirs = (_shares(rng.integers(size, size=(RESAMPLES, size)), size) for size in wins.shape)
-    draws = np.sum((ours @ wins) * theirs, axis=1)
+    draws = np.sum(_product(ours, wins) * theirs, axis=1)
     low, high = _tails(draws[None], (1 - level) / 2)
     # The sums of shares are off by rounding; a probability stays one.
     return probability, float(max(low[0], 0.0)), float(min(high[0], 1.0))
@@ -367,6 +367,12 @@ def _resamples(size: int, statistic: Statistic, seed: int) -> np.ndarray:
     return weights
 
 
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The product of two matrices, without BLAS: on a busy machine its threads wait for each other, twenty times as
+    long as the product takes, and its last bits are not the same on every processor."""
+    return np.einsum("ij,jk->ik", left, right, optimize=False)
+
+
 def _limits(sets: np.ndarray, statistic: Statistic, level: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """`interval` of each row of data sets [D, n], all with the same resamples."""
     ordered = np.sort(sets, axis=1)
@@ -396,8 +402,8 @@ def _of_mean(scaled: np.ndarray, level: float, seed: int) -> tuple[np.ndarray, n
     if size < BOOTSTRAPPED:
         return -student * error, student * error
     weights = _resamples(size, "mean", seed)
-    means = scaled @ weights
-    spreads = (scaled**2) @ weights - means**2
+    means = _product(scaled, weights)
+    spreads = _product(scaled**2, weights) - means**2
     # A resample of one value only has no spread: the floor makes its ratio huge, and the cap makes that harmless.
     ratios = means / np.sqrt(np.maximum(spreads, 1e-16) / (size - 1))
     if size < 8:
@@ -414,7 +420,7 @@ def _of_iqm(scaled: np.ndarray, level: float, seed: int) -> tuple[np.ndarray, np
     from scipy.stats import norm
 
     size = scaled.shape[1]
-    draws = scaled @ _resamples(size, "iqm", seed)
+    draws = _product(scaled, _resamples(size, "iqm", seed))
     if size < 8:
         # So few values have so few different resamples that their percentiles end before the level is reached.
         half = _student(level, size) * draws.std(axis=1)
