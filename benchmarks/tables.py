@@ -78,7 +78,9 @@ def front_speed(results: Path) -> str:
             data, measured = newest, min(found["this"])
         by = data["machine"]["versions"]["curiax"]
         lines.append([MEANINGS.get(figure, figure), f"{measured:.3g}", by])
-    return markdown_table([f"on {machine_text(figures(results, 'suite')['machine'])}", "", "Curiax"], lines)
+    return markdown_table(
+        [f"on {machine_text(figures(results, 'suite')['machine'])}", "", "measured with Curiax"], lines
+    )
 
 
 def speed(results: Path) -> str:

@@ -33,6 +33,7 @@ from curiax.paper.conflicts import CONFLICTS, HEADLINE, MUJOCO_CONFLICTS, Confli
 from curiax.paper.suites import FROZEN, PLAIN, SUITES
 from curiax.report.origin import version
 from curiax.report.record import load, read_heading
+from curiax.report.words import task_title
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -69,8 +70,15 @@ def figure(what: str, up: str) -> str:
     if not (RESULTS / folder / "figures" / f"{name}.png").exists():
         raise Missing(f"results/{folder} has no figure {name}")
     picture = f"![{FIGURES[name]}, {folder}]({up}results/{folder}/figures/{name}.png)"
-    older = sorted({version(record) for record in load(RESULTS / folder / "record")} - {__version__})
-    return f"{picture}\n\nTrained by Curiax {' and '.join(older)}, not by this version." if older else picture
+    tasks: dict[str, list[str]] = {}
+    for record in load(RESULTS / folder / "record"):
+        tasks.setdefault(version(record), []).append(task_title(record.task))
+    if set(tasks) == {__version__}:
+        return picture
+    if len(tasks) == 1:
+        return f"{picture}\n\nTrained by Curiax {next(iter(tasks))}, not by this version."
+    of_each = "; ".join(f"{', '.join(dict.fromkeys(names))} by {by}" for by, names in sorted(tasks.items()))
+    return f"{picture}\n\nTrained by several versions of Curiax: {of_each}."
 
 
 #: What each figure shows.

@@ -8,10 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from curiax._sound import Check, Checks, first
+from curiax._sound import first
 from curiax._tree import adam, descend
 from curiax._types import Discrete, Rollout, Spec
-from curiax.agents import AbstractAgent, Learnt, Work
+from curiax.agents import AbstractAgent, Check, Checks, Learnt, Work
 
 WRONG = Check("wrong", "the memories of {method!r}", "steps")
 LOSS = Check("loss", "the loss of {method!r}", "updates")

@@ -91,6 +91,11 @@ def test_run_has_a_folder_of_its_own_by_default(capsys: pytest.CaptureFixture[st
     assert folder.name.startswith("mountain-car_random_")
 
 
+def test_a_setting_of_earlier_versions_says_what_to_do_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", "mountain-car", "--method", "random", "--loop.coverage", "bins") == 2
+    assert "--loop.coverage: which metric is shown first is no setting" in capsys.readouterr().err
+
+
 def test_settings_on_the_command_line_reach_the_run() -> None:
     args = ["--loop.no-normalise-obs", "--remote.mode", "frozen", "--task.horizon=50", "--remote.noise_dims", "2"]
     assert call("run", "mountain-car", "--method", "random", *QUICK, *args, "--out", "x", "--quiet") == 0

@@ -92,7 +92,8 @@ def test_names_in_files_reach_no_output_as_they_are(
     for file in (*texts, *(tmp_path / "out" / "figures").glob("*.svg")):
         text = file.read_text("utf-8")
         assert clean_lines(text) == text, file.name
-        assert "<script>alert" not in text or file.name == "table.json", file.name
+        outside_code = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text) if file.suffix == ".md" else text
+        assert "<script>alert" not in outside_code or file.name == "table.json", file.name
     readme = (tmp_path / "out" / "README.md").read_text("utf-8")
     for table in (part.split("\n") for part in readme.split("\n\n") if part.startswith("|")):
         bars = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in table]

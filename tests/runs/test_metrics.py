@@ -255,7 +255,12 @@ def test_report_shows_another_metric_first(tmp_path: Path, capsys: pytest.Captur
     run(experiment, tmp_path / "run")
     out = tmp_path / "report"
     assert main(["report", str(tmp_path / "run"), "--out", str(out), "--headline", "bonus/max"]) == 0
-    assert "largest raw bonus" in (out / "README.md").read_text()
+    page = (out / "README.md").read_text()
+    assert "largest raw bonus" in page
+    assert "## What else was measured: Mountain Car" in page
+    assert "entropy of the policy" in page, "everything that is declared has its row"
+    assert f"Made by `curiax report {tmp_path / 'run'} --headline bonus/max`" in page
+    assert "| --headline |" not in (out / "report.html").read_text(), "it is no coverage"
     assert verify(out).differences == []
     again = tmp_path / "again"
     assert main(["report", str(out), "--out", str(again)]) == 0, "made again, it is what it was"

@@ -1,5 +1,6 @@
 """Agents: who acts, and everything that learns."""
 
+from .._sound import Check, Checks
 from ._base import AbstractAgent, HostActor, Learnt, Work
 from ._policy import AbstractPolicyLearner
 from .curious import CuriousAgent, RewardSettings
@@ -10,6 +11,8 @@ __all__ = [
     "PPO",
     "AbstractAgent",
     "AbstractPolicyLearner",
+    "Check",
+    "Checks",
     "CuriousAgent",
     "HostActor",
     "Learnt",

@@ -58,6 +58,12 @@ def command_report(args: list[str]) -> int:
     changes = {
         name: word for name in ("title", "reference", "headline") if (word := getattr(options, name)) is not None
     }
+    if changes:
+        # A kept report is made by its own command first.
+        first = [shlex.join(["curiax", "report", *map(str, options.folders)])]
+        first = [heading.command, *first] if heading.command != first[0] else first
+        asked = shlex.join([word for name, value in changes.items() for word in (f"--{name}", value)])
+        changes["command"] = f"{' && '.join(first)} {asked}"
     heading = dataclasses.replace(heading, **changes)
     print_content(publish(records, heading, options.out).content)
     print(f"report:  {clean(str(options.out / 'report.html'), None)}")

@@ -23,7 +23,7 @@ def command_run(args: list[str]) -> int:
     from ..experiments.progress import for_terminal
     from ..experiments.reproduce import place_of
     from ..experiments.run import run
-    from ..experiments.spec import Experiment, resolve
+    from ..experiments.spec import RETIRED, Experiment, resolve
 
     asks_help = any(arg in ("-h", "--help") for arg in args)
     if not args or args[0].startswith("-"):
@@ -34,6 +34,9 @@ def command_run(args: list[str]) -> int:
     if method is None:
         raise UsageError(f"name a method: curiax run {args[0]} --method M (curiax list shows them).")
     base = Experiment(args[0], method, preset=option(args, "preset") or "paper-code")
+    for name, instead in RETIRED.items():
+        if any(arg.partition("=")[0].replace("_", "-") == f"--{name.replace('_', '-')}" for arg in args):
+            raise UsageError(f"--{name}: {instead}.")
     # What --steps and --loop.rollout say is not known yet, and no budget must be too small for it.
     plan = resolve(dataclasses.replace(base, steps=1 << 62))
     description = (

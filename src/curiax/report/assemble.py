@@ -360,7 +360,9 @@ def choices_tables(records: Sequence[Record]) -> tuple[Table, ...]:
                 continue
             if not conflict.setting:
                 values = {conflict.ours: []}
-            settings = {**record.facts["identity"]["settings"], HEADLINE: (record.headline or "–").rpartition("/")[2]}
+            group, _, counted_in = (record.headline or "").partition("/")
+            of_coverage = {HEADLINE: counted_in} if group == "coverage" else {}
+            settings = {**record.facts["identity"]["settings"], **of_coverage}
             of_method = not conflict.method or record.method.split("-")[0] == conflict.method
             if of_method and conflict.setting in settings:
                 values.setdefault(plain(settings[conflict.setting]), []).append(f"{record.label} on {record.task}")

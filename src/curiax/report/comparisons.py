@@ -15,7 +15,7 @@ from .words import chance
 #: What the columns mean, below a table that has them.
 NOTE = (
     "p: permutation test of equal means, corrected by Holm's method over the lines with one rival. P: chance that a "
-    "run of the line is better than one of {rival}, ties counting half. "
+    "run of the line is better than one of {rival}, ties counting half, with the interval of a percentile bootstrap. "
 )
 
 

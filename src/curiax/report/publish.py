@@ -102,6 +102,8 @@ def readme(content: Content, heading: Heading, trained_by: Sequence[str]) -> str
         parts += ["## Claims of the paper", "\n".join(line for claim in content.claims for line in in_lines(claim))]
     for table in content.statistics:
         parts += [f"## Statistics: {markdown(table.caption)}", in_markdown(table), markdown(table.note)]
+    for table in content.others:
+        parts += [f"## What else was measured: {markdown(table.caption)}", in_markdown(table), markdown(table.note)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

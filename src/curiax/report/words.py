@@ -19,7 +19,7 @@ OF_RATIOS = f"{INTERVALS}: no ratio is below 0."
 #: The same for the tables of statistics, which also have other numbers than means.
 BRACKETS = (
     f"of means studentised bootstrap from {BOOTSTRAPPED} seeds on, Student's t below; of IQM percentile bootstrap from "
-    f"8 on, Student's t with a bootstrap standard error below; of P percentile bootstrap"
+    f"8 on, Student's t with a bootstrap standard error below"
 )
 TITLES = {
     "half-cheetah": "Half-Cheetah",
