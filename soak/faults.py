@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, UInt32
 
 from curiax._sound import Checks
 from curiax._tree import flatten, shuffle
-from curiax._types import Grid, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition
+from curiax._types import Grid, PRNGKey, Rewards, Rollout, Scalar, Spec, Transition, stream_keys
 from curiax.agents import PPO, AbstractPolicyLearner, CuriousAgent, HostActor, curious
 from curiax.agents.ppo import AnyPolicy, Batch, PPOState
 from curiax.curiosity import AbstractCuriosity
@@ -30,7 +30,7 @@ from curiax.curiosity._base import Memory, Terms
 from curiax.envs import AbstractFleet, AbstractHostTask, AbstractTask, Probe
 from curiax.envs._host import Mask, Seeds
 from curiax.experiments.spec import MethodBuilder, Plan
-from curiax.train.loop import Stream, stream_keys
+from curiax.train.loop import Stream
 
 Field = Literal[
     "start",
@@ -128,7 +128,7 @@ def key_of(plan: Plan, injection: Injection) -> PRNGKey:
     lead = (plan.setup.loop.rollout, plan.setup.loop.envs)
     root, place = jax.random.key(injection.seed), (injection.step, injection.environment)
     now = jax.random.fold_in(root, injection.iteration)
-    keys, agents = stream_keys(now), curious.stream_keys(now)
+    keys, agents = stream_keys(now, Stream), stream_keys(now, curious.Stream)
     shared = plan.method_entry.cls is not None and plan.method_entry.cls.shares_key
     match injection.field:
         case "start":
@@ -153,7 +153,7 @@ def word_of(plan: Plan, injection: Injection) -> int:
     lead, root = (plan.setup.loop.rollout, plan.setup.loop.envs), jax.random.key(injection.seed)
     if injection.field == "start":
         return int(jax.random.bits(jax.random.fold_in(root, Stream.FIRST_RESET), lead[1:])[injection.environment])
-    keys = stream_keys(jax.random.fold_in(root, injection.iteration))
+    keys = stream_keys(jax.random.fold_in(root, injection.iteration), Stream)
     return int(jax.random.bits(keys[Stream.STEPS], lead)[injection.step, injection.environment])
 
 

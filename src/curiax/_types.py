@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ __all__ = [
     "Transition",
     "Vector",
     "materialise",
+    "stream_keys",
 ]
 
 #: Sides that leave at least one pixel after two convolutions of 3 x 3 and a pooling of 2 x 2.
@@ -40,6 +42,11 @@ SMALLEST_IMAGE = 6
 PRNGKey = Key[Array, ""]
 Scalar = Float[Array, ""]
 Vector = Float[Array, " _"]
+
+
+def stream_keys(key: PRNGKey, streams: type[IntEnum]) -> Key[Array, " streams"]:
+    """The keys of an iteration, by the number of the stream; made together, they compile to one small kernel."""
+    return jax.vmap(lambda stream: jax.random.fold_in(key, stream))(jnp.arange(max(streams) + 1))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from .._metrics import Metric
 from .._settings import Discount, Positive
 from .._sound import LIMIT, Check, Checks, all_within, first, unsound
 from .._tree import flatten
-from .._types import PRNGKey, Rewards, Rollout, Spec, Transition
+from .._types import PRNGKey, Rewards, Rollout, Spec, Transition, stream_keys
 from ..curiosity import AbstractCuriosity, Learner, LearnerState, explanation, score, start_memory
 from ..curiosity.learner import Minibatches
 from ._base import AbstractAgent, HostActor, Learnt, Metrics, Work
@@ -77,11 +77,6 @@ class Stream(IntEnum):
     POLICY = 7
     METHOD = 8
     EXPLAIN = 9
-
-
-def stream_keys(key: PRNGKey) -> Key[Array, " streams"]:
-    """The keys of an iteration, by the number of the stream; made together, they compile to one small kernel."""
-    return jax.vmap(lambda stream: jax.random.fold_in(key, stream))(jnp.arange(len(Stream) + 4))
 
 
 class Networks(eqx.Module):
@@ -189,7 +184,7 @@ class CuriousAgent(AbstractAgent):
     # --- learning
 
     def learn(self, state: CuriousState, rollout: Rollout, *, key: PRNGKey) -> tuple[CuriousState, Learnt, Work | None]:
-        keys, mixed = stream_keys(key), self.rewards
+        keys, mixed = stream_keys(key, Stream), self.rewards
         paid = self.pay(state, rollout, keys)
         task_reward, earned, of_reward = state.task_reward, rollout.step.reward, {}
         if task_reward is not None:

@@ -127,7 +127,8 @@ class FrameLane(AbstractLane):
         assert isinstance(task, AbstractEmulatorTask)
         if setup.agent.keeps_observations:
             raise UsageError(
-                "the agent keeps observations, and frames are kept for one rollout only: set learner.replay to 0."
+                "the agent keeps observations beyond their rollout, and frames of emulators are kept no longer: use an "
+                "agent without a replay (of a method's learner: set learner.replay to 0)."
             )
         if len(seeds) != 1:
             raise ValueError("a lane of emulators has one seed")

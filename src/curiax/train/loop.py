@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 from .._settings import Count, Positive
 from .._sound import Check, Checks, first, unsound
 from .._stats import Moments
-from .._types import PRNGKey, Rollout, Transition
+from .._types import PRNGKey, Rollout, Transition, stream_keys
 from ..agents import AbstractAgent, RewardSettings, Work
 from ..envs import AbstractAnyTask, AbstractTask
 from .measures import Metrics, bonus_metrics, count_cells, probe_maps, sample_bonus, task_metrics
@@ -93,12 +93,7 @@ class TrainState(eqx.Module):
 
     def keys(self) -> Key[Array, " streams"]:
         """The loop's keys of this iteration, by the number of the `Stream`."""
-        return stream_keys(self.key)
-
-
-def stream_keys(key: PRNGKey) -> Key[Array, " streams"]:
-    """The keys of an iteration, by the number of the `Stream`; made together, they compile to one small kernel."""
-    return jax.vmap(lambda stream: jax.random.fold_in(key, stream))(jnp.arange(max(Stream) + 1))
+        return stream_keys(self.key, Stream)
 
 
 class Setup(eqx.Module):
