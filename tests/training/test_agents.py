@@ -141,7 +141,9 @@ def test_deferred_gradient_steps_are_the_same_steps() -> None:
 
 
 def test_emulators_refuse_an_agent_that_keeps_observations() -> None:
-    with pytest.raises(curiax.UsageError, match="keeps observations, and frames are kept for one rollout only"):
+    with pytest.raises(
+        curiax.UsageError, match="keeps observations beyond their rollout, and frames of emulators are kept no longer"
+    ):
         Training(plan_with(Regression, "atari:breakout", 1), 1)
 
 
