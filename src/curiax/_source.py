@@ -20,7 +20,7 @@ DECISIVE_FOLDERS = ("agents", "curiosity", "envs", "train")
 DRAWING = "_picture.py"
 #: The digest of the present code. Whoever changes it looks with `scripts/guard.py` whether every method still computes
 #: the same bits: if so, the one from before is added below, else what is there goes.
-NOW = "ffba64bca0b4c02b949aa433b98a5597"
+NOW = "67bdd5140f7582ec1db67f91f83bf983"
 #: Digests of earlier code that gave the same numbers.
 ALIKE = frozenset(
     {

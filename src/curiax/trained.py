@@ -20,7 +20,17 @@ import numpy as np
 from ._errors import CuriaxError, OutputError, UsageError
 from ._files import as_path, damaged, locked, make_folder, mark, marked, sync_folder, usable
 from .experiments import exports
-from .experiments.exports import AGENTS, REMEDY, TENSORS, About, BoxSchema, DiscreteSchema, NetworkSchema, VisionSchema
+from .experiments.exports import (
+    AGENTS,
+    REMEDY,
+    TENSORS,
+    About,
+    AgentSchema,
+    BoxSchema,
+    DiscreteSchema,
+    NetworkSchema,
+    VisionSchema,
+)
 
 if TYPE_CHECKING:
     from ._types import Spec
@@ -239,6 +249,11 @@ class Trained:
                 action and always draw.
             rng: what to draw from: a generator or a seed; None is a fresh one at each call.
         """
+        if isinstance(self._about.policy, AgentSchema):
+            raise UsageError(
+                f"{self._path} was trained with the agent {self._about.experiment.agent!r}, whose policy only that "
+                "class knows: `curiax.experiments.saved.read(path, trust=True)` gives its networks, for its own `act`."
+            )
         batch, single = self._batch("obs", obs, tuple(self._about.spec.obs_shape), np.float32)
         draw = np.random.default_rng(rng)
         policy, action = self._about.policy, self._about.spec.action

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -13,14 +15,19 @@ import numpy as np
 import pytest
 import scipy.stats
 from small import SMALL
+from stopped import EVERY_BORDER, At, crash, wait_for_saves
 from toys import Counter, Regression
 
 import curiax
-from curiax import Experiment
-from curiax.agents import AbstractAgent
+from curiax import Experiment, UsageError
+from curiax.agents import AbstractAgent, Uniform
+from curiax.cli import main
+from curiax.curiosity import RND
+from curiax.experiments import saved
 from curiax.experiments.spec import Plan, resolve
 from curiax.experiments.training import Training
 from curiax.report.record import condense
+from curiax.watch import watch
 
 #: Each family of tasks: in JAX, a simulator, emulators.
 GAME = {
@@ -41,10 +48,14 @@ FAMILIES = {
 
 def plan_with(agent: type[AbstractAgent], task: str, iterations: int) -> Plan:
     """A plan of a task whose agent is another one."""
-    settings = FAMILIES[task][0]
+    return resolve(experiment(agent, task, iterations))
+
+
+def experiment(agent: type[AbstractAgent], task: str, iterations: int, **changes: Any) -> Experiment:
+    """One seed of an agent on a task, without a method."""
+    settings = {k: v for k, v in FAMILIES[task][0].items() if k.startswith(("loop.", "task."))} | changes
     steps = iterations * settings["loop.envs"] * settings["loop.rollout"]
-    plan = resolve(curiax.Experiment(task, "random", seeds=(3,), steps=steps, settings=settings))
-    return replace(plan, setup=replace(plan.setup, agent=agent(plan.setup.task.spec)))  # pyright: ignore
+    return Experiment(task, "none", seeds=(3,), steps=steps, settings=settings, agent=agent)
 
 
 def trained(plan: Plan, ask_at: int | None = None) -> tuple[list[Any], Any, Any]:
@@ -194,3 +205,119 @@ def test_a_random_agent_draws_uniformly_and_never_learns() -> None:
     low, high = np.asarray(plan.setup.task.spec.action.low), np.asarray(plan.setup.task.spec.action.high)
     assert scipy.stats.kstest((np.asarray(drawn)[:, 0] - low) / (high - low), "uniform").pvalue > 1e-3
     assert jax.tree.leaves(networks) == []
+
+
+# --- by name ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agent", [Counter, Regression])
+def test_an_agent_of_the_users_is_trained_kept_continued_and_read_again(
+    agent: type[AbstractAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wait_for_saves(monkeypatch)
+    what = experiment(agent, "mountain-car", 8)
+    whole = curiax.run(what, tmp_path / "whole")
+    with pytest.raises(MemoryError):
+        curiax.run(what, tmp_path / "run", progress=At(5, crash), options=EVERY_BORDER)
+    again = curiax.run(what, tmp_path / "run")
+    assert again.manifest["continued"]
+    assert again.manifest["digest"] == whole.manifest["digest"]
+    assert curiax.run(what, tmp_path / "run").reused
+    plan, learnt = saved.read(tmp_path / "run", trust=True)
+    assert type(plan.setup.agent) is agent
+    np.testing.assert_array_equal(
+        learnt.one(3).networks.weights, saved.read(tmp_path / "whole", trust=True)[1].networks.weights[0]
+    )
+    with pytest.raises(UsageError, match="which is not Curiax's"):
+        saved.read(tmp_path / "run")
+    with pytest.raises(UsageError, match=rf"the agent 'toys:{agent.__name__}', whose policy only that class knows"):
+        curiax.load(tmp_path / "run").act(np.zeros(2))
+    film = watch(tmp_path / "run", out=tmp_path / "film.gif", steps=5, trust=True)
+    assert film.path.exists()
+    assert condense(again.manifest, again.metrics).label == f"{agent.__name__}, envs 2, rollout 128"
+
+
+def test_agents_are_part_of_who_a_run_is() -> None:
+    by_class = experiment(Counter, "mountain-car", 4)
+    others = [replace(by_class, agent=agent, settings={}, steps=None) for agent in ("ppo", "")]
+    plans = [resolve(each) for each in (by_class, *others)]
+    assert len({plan.run_id for plan in plans}) == 3
+    assert plans[0].identity["agent"] == "toys:Counter"
+    assert "agent" not in plans[2].identity
+    assert not [name for name in plans[0].settings if name.startswith(("ppo.", "learner."))]
+    named = Experiment.from_json(by_class.as_json())
+    assert resolve(named).run_id == plans[0].run_id
+
+
+def test_a_method_may_be_trained_on_random_actions() -> None:
+    plan = resolve(Experiment("mountain-car", "lbs", seeds=1, agent="uniform"))
+    agent: Any = plan.setup.agent
+    assert isinstance(agent.policy, Uniform)
+    assert agent.build_method is not None
+    assert plan.pays
+
+
+class WithMethod(Counter):
+    """Takes what draws a method's networks."""
+
+    build_method: Any = eqx.field(static=True, default=None)
+
+
+def test_an_agent_that_takes_a_method_gets_it() -> None:
+    plan = resolve(Experiment("mountain-car", "rnd", seeds=1, agent=WithMethod))
+    agent: Any = plan.setup.agent
+    assert isinstance(agent.build_method(jax.random.key(0)), RND)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"agent": "pppo"}, "unknown agent 'pppo'"),
+        ({"agent": "toys:Weights"}, "not a subclass of curiax.agents.AbstractAgent"),
+        ({"agent": Counter, "method": "lbs"}, "takes no method: train it with --method none"),
+        (
+            {"agent": Counter, "settings": {"ppo.clip": 0.1}},
+            "ppo.clip: the agent 'toys:Counter' has settings of its own",
+        ),
+        ({"agent": Regression, "settings": {"agent.stepps": 3}}, "unknown setting of agent 'stepps'"),
+        ({"agent": "", "settings": {"agent.steps": 3}}, "agent.steps: only an agent of your own"),
+    ],
+)
+def test_agents_that_cannot_be_are_refused(changes: dict[str, Any], error: str) -> None:
+    with pytest.raises(UsageError, match=error):
+        resolve(Experiment(**{"task": "mountain-car", "method": "none", "seeds": 1, **changes}))
+
+
+def test_settings_of_an_agent_reach_it() -> None:
+    plan = resolve(Experiment("mountain-car", "none", seeds=1, agent=Regression, settings={"agent.steps": 7}))
+    agent: Any = plan.setup.agent
+    assert agent.steps == 7
+    assert plan.settings["agent.steps"] == 7
+    assert plan.settings["agent.rollouts"] == 3
+
+
+class Bare(Counter):
+    """Its networks are no module."""
+
+    def build(self, *, key: Any) -> Any:
+        return jax.random.uniform(key, (3,))
+
+
+def test_networks_that_could_not_be_kept_are_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(curiax.ContractError, match=r"'test_agents:Bare': build returns .*must be an equinox.Module"):
+        curiax.run(experiment(Bare, "mountain-car", 2), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_agent_by_name_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("from toys import Regression as Mine\n")
+    line = "run mountain-car --method none --agent mine:Mine --agent.steps 2 --seeds 1 --steps 256 --loop.rollout 128"
+    assert main([*line.split(), "--out", "run", "--quiet"]) == 0
+    manifest = json.loads(Path("run/manifest.json").read_text())
+    assert manifest["experiment"]["agent"] == "mine:Mine"
+    assert manifest["identity"]["settings"]["agent.steps"] == 2
+    assert main(["report", "run", "--out", "made"]) == 0
+    assert "1 run: Regression, steps 2, rollout 128." in Path("made/README.md").read_text()
+    assert main(["verify", "made", "run"]) == 0

@@ -92,7 +92,7 @@ class AbstractAgent(eqx.Module):
 
     @abc.abstractmethod
     def build(self, *, key: PRNGKey) -> Networks:
-        """The networks of a seed with this key, drawn on the host."""
+        """The networks of a seed with this key, drawn on the host: an `equinox.Module`, whose arrays are kept."""
 
     @abc.abstractmethod
     def start(self, networks: Networks, lead: tuple[int, int]) -> State:
@@ -103,8 +103,11 @@ class AbstractAgent(eqx.Module):
         """The networks as they are now."""
 
     def described(self, networks: Networks) -> dict[str, Any]:
-        """What an export says of the networks, in the words of `experiments/exports.py`: enough to act by."""
-        raise NotImplementedError("an agent whose runs are to be kept needs `described`")
+        """What an export says of the networks, in the words of `experiments/exports.py`: enough to act by in NumPy.
+
+        By default that only this class can do so, in JAX; films and `saved.read` then import it, if they are trusted.
+        """
+        return {"kind": "agent"}
 
     def actor(self, networks: Networks) -> Actor:
         """What acting needs of the networks."""

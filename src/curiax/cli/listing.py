@@ -11,19 +11,16 @@ from ._arguments import parse
 def command_list(args: list[str]) -> int:
     """What there is."""
     from ..experiments.presets import PRESETS
-    from ..experiments.registry import METHODS, TASKS
+    from ..experiments.registry import AGENTS, METHODS, TASKS
     from ..paper.suites import SUITES
 
     kind = dataclasses.make_dataclass("List", [("json", bool, False)], frozen=True)
-    options = parse(kind, args, "list", "The methods, tasks, suites and presets; --json for machines.")
+    options = parse(kind, args, "list", "The methods, tasks, suites, presets and agents; --json for machines.")
+    listed = {"methods": METHODS, "tasks": TASKS, "suites": SUITES, "presets": PRESETS, "agents": AGENTS}
     if options.json:
-        print(
-            json.dumps(
-                {"methods": list(METHODS), "tasks": list(TASKS), "suites": list(SUITES), "presets": list(PRESETS)}
-            )
-        )
+        print(json.dumps({title: list(entries) for title, entries in listed.items()}))
         return 0
-    for title, entries in (("methods", METHODS), ("tasks", TASKS), ("suites", SUITES), ("presets", PRESETS)):
+    for title, entries in listed.items():
         print(title)
         for name, entry in entries.items():
             print(f"  {name:24s} {entry.summary}")

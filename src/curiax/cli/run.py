@@ -33,7 +33,7 @@ def command_run(args: list[str]) -> int:
     method = option(args, "method") or ("lbs" if asks_help else None)
     if method is None:
         raise UsageError(f"name a method: curiax run {args[0]} --method M (curiax list shows them).")
-    base = Experiment(args[0], method, preset=option(args, "preset") or "paper-code")
+    base = Experiment(args[0], method, preset=option(args, "preset") or "paper-code", agent=option(args, "agent") or "")
     for name, instead in RETIRED.items():
         if any(arg.partition("=")[0].replace("_", "-") == f"--{name.replace('_', '-')}" for arg in args):
             raise UsageError(f"--{name}: {instead}.")
@@ -89,11 +89,13 @@ def run_class(plan: Plan) -> type:
         return tyro.conf.arg(help=text, name=name, metavar=metavar)
 
     presets = "; ".join(f"{name}: {preset.summary}" for name, preset in PRESETS.items())
-    builders = {**GROUPS, "method": plan.method_entry.cls, "task": plan.task_entry.cls}
-    builders = {group: build for group, build in builders.items() if build is not None}
+    builders = {**GROUPS, "method": plan.method_entry.cls, "task": plan.task_entry.cls, "agent": plan.agent_entry.cls}
+    taken = {name.partition(".")[0] for name in plan.settings}
+    builders = {group: build for group, build in builders.items() if build is not None and group in taken}
     fields: list[tuple[Any, ...]] = [
         ("task", Annotated[tyro.conf.Positional[str], arg("a task of `curiax list`, or module:Class", metavar="TASK")]),
         ("method", Annotated[str, arg("a method of `curiax list`, or module:Class")]),
+        ("agent", Annotated[str, arg("ppo, uniform, or module:Class; empty: as the method has it")], ""),
         ("seeds", Annotated[str, arg("how many (8), or which (0,1,5 or 2000-2031)")], "8"),
         ("steps", Annotated[int | None, arg("environment steps of each seed; None: the task's full budget")], None),
         ("preset", Annotated[str, arg(presets)], plan.experiment.preset),

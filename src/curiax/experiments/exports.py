@@ -130,6 +130,12 @@ class UniformSchema(Exact):
     kind: Literal["uniform"]
 
 
+class AgentSchema(Exact):
+    """A policy that only its own agent's class can act by, in JAX."""
+
+    kind: Literal["agent"]
+
+
 class BonusSchema(Exact):
     """The method, and whether its model sees the action as `sampled` or as `executed`, clipped to the bounds."""
 
@@ -172,7 +178,7 @@ class About(Exact):
     seeds: Seeds
     spec: SpecSchema
     observations: Seen
-    policy: Annotated[NetworkSchema | VisionSchema | UniformSchema, Field(discriminator="kind")]
+    policy: Annotated[NetworkSchema | VisionSchema | UniformSchema | AgentSchema, Field(discriminator="kind")]
     bonus: BonusSchema
     tensors: Annotated[dict[Name, TensorSchema], Field(max_length=65_536)]
     file: FileSchema

@@ -54,6 +54,7 @@ class Identity(Schema):
     settings: Settings
     source: Text = ""
     curiax: Name = "an unknown version"
+    agent: Text = ""
 
     @model_validator(mode="after")
     def _distinct(self) -> Identity:
@@ -72,6 +73,7 @@ class ExperimentSchema(Schema):
     steps: Annotated[int, Field(ge=1)] | None
     preset: Name = "paper-code"
     label: Text = ""
+    agent: Text = ""
 
 
 class AxisSchema(Schema):

@@ -1,4 +1,4 @@
-"""The names of methods and tasks, and how `module:Class` is found.
+"""The names of methods, tasks and agents, and how `module:Class` is found.
 
 Whose names they are decides how. `find_task` and `find_method` take what the user types: `module:Class` is imported,
 from the working directory first. `builtin_task` and `builtin_method` take what a file says: they look among Curiax's
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from .._errors import UsageError, unknown
+from ..agents import AbstractAgent, CuriousAgent
 from ..agents.ppo import BIBTEX
 from ..curiosity import (
     E3B,
@@ -40,7 +41,7 @@ from ..envs import AbstractAnyTask, AntMaze, Atari, GymnasiumTask, HalfCheetah, 
 from ..envs.atari import ATARI, PAPER, known
 
 Kind = TypeVar("Kind")
-Entry = TypeVar("Entry", "MethodEntry", "TaskEntry")
+Entry = TypeVar("Entry", "MethodEntry", "TaskEntry", "AgentEntry")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,31 @@ class MethodEntry:
     def bibtex(self) -> str:
         """How to cite it; without a method, the agent."""
         return self.cls.bibtex if self.cls is not None else BIBTEX if self.agent == "ppo" else ""
+
+
+@dataclass(frozen=True)
+class AgentEntry:
+    """An agent under a name."""
+
+    name: str
+    cls: type[AbstractAgent]
+    summary: str
+    source: str = ""
+
+    @property
+    def curious(self) -> bool:
+        """Whether it is one of Curiax's own pairs of a policy learner and a method."""
+        return self.cls is CuriousAgent
+
+
+#: Whom a method may be paired with; who is not asked for comes from the method.
+AGENTS: dict[str, AgentEntry] = {
+    entry.name: entry
+    for entry in (
+        AgentEntry("ppo", CuriousAgent, "proximal policy optimisation, which the bonus is paid to"),
+        AgentEntry("uniform", CuriousAgent, "uniformly random actions, which a method's model may learn from"),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -243,12 +269,19 @@ def builtin_task(name: str) -> TaskEntry | None:
     return TASKS.get(name) or (cls and class_entry(TaskEntry, cls))
 
 
-def foreign(task: str, method: str, settings: Mapping[str, Any]) -> list[str]:
+def find_agent(name: str | type[AbstractAgent]) -> AgentEntry:
+    """The agent that the user means by a name, their own `module:Class` or a class."""
+    own = AGENTS.get(name) if isinstance(name, str) else None
+    return own or class_entry(AgentEntry, user_class(name, AbstractAgent, "agent", AGENTS))
+
+
+def foreign(task: str, method: str, settings: Mapping[str, Any], agent: str = "") -> list[str]:
     """Whatever in an experiment is code that is not Curiax's: setting it up would import and run that."""
     # `module:ID` as a setting makes Gymnasium import the module. No setting of Curiax's own has a colon in it.
     modules = [value for value in settings.values() if isinstance(value, str) and ":" in value]
     own = task.startswith(ATARI) or builtin_task(task) is not None
-    return [task] * (not own) + [method] * (builtin_method(method) is None) + modules
+    agents = [agent] * (agent not in ("", *AGENTS))
+    return [task] * (not own) + [method] * (builtin_method(method) is None) + agents + modules
 
 
 def whence(name: str) -> str:
@@ -313,6 +346,7 @@ def user_class(name: str | type, base: type[Kind], kind: str, known: Mapping[str
     """The class meant by `module:Class`, checked to be a finished subclass of `base`."""
     cls = load_class(name, kind, known) if isinstance(name, str) else name
     wanted = "AbstractTask or curiax.AbstractHostTask" if base is AbstractAnyTask else base.__name__
+    wanted = f"agents.{wanted}" if base is AbstractAgent else wanted
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise UsageError(f"{kind} {name!r} is not a subclass of curiax.{wanted}.")
     missing = sorted(getattr(cls, "__abstractmethods__", ()))

@@ -175,5 +175,5 @@ def place_of(plan: Plan, store: Path) -> Path:
 def run_folder(plan: Plan) -> str:
     """`task_method_digest`, fit for any file system."""
     # A name of a user's may be of any length and kind; the digest tells runs apart.
-    parts = (re.sub(r"[^\w.+-]", "-", entry.name)[:100] for entry in (plan.task_entry, plan.method_entry))
+    parts = (re.sub(r"[^\w.+-]", "-", name)[:100] for name in (plan.task_entry.name, plan.learner))
     return f"{'_'.join(parts)}_{plan.run_id}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -205,6 +206,13 @@ def check(plan: Plan) -> None:
     task, name = plan.setup.task, plan.method_entry.name
     if plan.task_entry.name not in TASKS:
         check_task_shapes(task, plan.task_entry.name)
+    if not plan.agent_entry.curious:
+        networks = plan.setup.agent.build(key=jax.random.key(0))
+        if not isinstance(networks, eqx.Module):
+            raise ContractError(
+                f"agent {plan.agent_entry.name!r}: build returns {type(networks).__name__}; it must be an "
+                "equinox.Module, whose fields name the arrays that are kept."
+            )
     if name not in METHODS and plan.build_method is not None:
         check_method_shapes(plan.build_method(jax.random.key(0)), task.spec, name)
 
@@ -228,7 +236,7 @@ def telling_of_memory(plan: Plan) -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         names = ("loop.envs", "loop.rollout", "ppo.minibatch_size", "learner.minibatch_size")
-        now = ", ".join(f"{name} = {plan.settings[name]}" for name in names)
+        now = ", ".join(f"{name} = {plan.settings[name]}" for name in names if name in plan.settings)
         game = plan.setup.task.screen and not plan.setup.loop.mixed_precision
         raise OutOfMemoryError(
             f"the device has too little memory for this run ({now}; {len(plan.seeds)} seeds): train fewer seeds at "
@@ -249,7 +257,7 @@ def train(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], Training]:
     """The metrics `[S, K]` of all seeds, the layout and timings since `begun`, and what was trained."""
     session = Session(plan, begun, notes)
-    title = f"{plan.experiment.label or plan.method_entry.name} on {plan.task_entry.name}"
+    title = f"{plan.name} on {plan.task_entry.name}"
     per_iteration = plan.steps // plan.iterations
     with contextlib.ExitStack() as cleanup:
         snapshot = None if store is None else store.newest(lambda text: warnings.warn(text, stacklevel=2))

@@ -200,14 +200,14 @@ def planned(path: Path, about: Mapping[str, Any], trust: bool, most: int) -> Pla
     """
     file_settings = present(about["settings"])
     experiment = {**about["experiment"], "settings": present(about["experiment"]["settings"])}
-    others = foreign(experiment["task"], experiment["method"], experiment["settings"])
+    others = foreign(experiment["task"], experiment["method"], experiment["settings"], experiment.get("agent", ""))
     if others and not trust:
         raise UsageError(
             f"{path} was trained with {others[0]!r}, which is not Curiax's: reading it imports and runs "
             f"{whence(others[0])}. If you trust it, add --trust (in Python: trust=True)."
         )
     for settings in (about["settings"], experiment["settings"]):
-        sizes = {name: value for name, value in settings.items() if name.startswith(("method.", "remote."))}
+        sizes = {name: value for name, value in settings.items() if name.startswith(("method.", "remote.", "agent."))}
         exports.refuse_large_settings(path / AGENTS, sizes, most)
     try:
         plan = with_its_defaults(Experiment.from_json(experiment), file_settings, trust)

@@ -57,5 +57,5 @@ def fault_at(plan: Plan, seed: int, iteration: int, check: Check, place: int) ->
             f"seed {seed}, {counted}iteration {iteration} (steps {iteration * per_iteration:,} to "
             f"{(iteration + 1) * per_iteration:,} of the seed in all, its {loop.envs} environments together)"
         )
-    what = check.what.format(task=plan.task_entry.name, method=plan.method_entry.name)
+    what = check.what.format(task=plan.task_entry.name, method=plan.learner)
     return Fault(seed, iteration, check.name, f"{FROM_OUTSIDE if check.outside else COMPUTED} in {what}: {where}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -18,14 +19,25 @@ from .._settings import checked, defaults, signature
 from .._text import checked_name
 from .._types import Discrete, Spec
 from .._version import __version__
-from ..agents import PPO, AbstractPolicyLearner, CuriousAgent, PPOSettings, Uniform
+from ..agents import PPO, AbstractAgent, AbstractPolicyLearner, CuriousAgent, PPOSettings, Uniform
 from ..curiosity import AbstractCuriosity, Learner, LearnerSettings
 from ..envs import AbstractAnyTask, RemoteSettings, with_remote
 from ..train.loop import LoopSettings, Setup
 from ..train.measures import measured, metrics_of
 from .options import OnNonfinite
 from .presets import FOR_TASK_REWARD, PRESETS
-from .registry import MethodEntry, TaskEntry, class_name, find_method, find_task, foreign, look_here, whence
+from .registry import (
+    AgentEntry,
+    MethodEntry,
+    TaskEntry,
+    class_name,
+    find_agent,
+    find_method,
+    find_task,
+    foreign,
+    look_here,
+    whence,
+)
 
 #: A bound against slips of the finger; memory ends long before.
 MOST_SEEDS = 65_536
@@ -34,6 +46,8 @@ RETIRED = {
     "loop.coverage": "which metric is shown first is no setting of a run any more: --headline coverage/cells or "
     "coverage/bins (in Python RunOptions(headline=...))"
 }
+#: The parameter of an agent of the user's that takes a method; it is no setting.
+METHOD = "build_method"
 GROUPS = {"ppo": PPOSettings, "learner": LearnerSettings, "loop": LoopSettings, "remote": RemoteSettings}
 
 
@@ -49,8 +63,11 @@ class Experiment:
         steps: environment steps of each seed; None is the task's full budget.
         preset: `paper-code`, `paper-text`, `clean`, `curiax` or, for arcade games, `small`.
         settings: whatever else differs from the preset, by dotted name: `ppo.*`, `learner.*`, `loop.*`,
-            `remote.*`, `method.*` (the method's constructor), `task.*` (the task's constructor).
-        label: what tables and figures call it; empty: the method's name.
+            `remote.*`, `method.*` (the method's constructor), `task.*` (the task's constructor), `agent.*` (that of an
+            agent of your own).
+        label: what tables and figures call it; empty: the method's name, or that of an agent of your own.
+        agent: who acts and learns: `ppo`, `uniform`, `module:Class` or a subclass of `curiax.agents.AbstractAgent`;
+            empty: as the method has it, which is PPO but for `random`.
     """
 
     task: str | type[AbstractAnyTask]
@@ -60,6 +77,7 @@ class Experiment:
     preset: str = "paper-code"
     settings: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
+    agent: str | type[AbstractAgent] = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", seed_list(self.seeds))
@@ -76,8 +94,10 @@ class Experiment:
         object.__setattr__(self, "settings", {name: plain(name, value) for name, value in self.settings.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data; without the agent where none is asked for, as earlier versions had it."""
+        agent = self.agent if isinstance(self.agent, str) else class_name(self.agent)
         return {
+            **({"agent": agent} if agent else {}),
             "task": self.task if isinstance(self.task, str) else class_name(self.task),
             "method": self.method if isinstance(self.method, str) else class_name(self.method),
             "seeds": list(seed_list(self.seeds)),
@@ -91,7 +111,7 @@ class Experiment:
     def from_json(data: Mapping[str, Any]) -> Experiment:
         """The experiment that `as_json` wrote."""
         known = {"task", "method", "seeds", "steps", "preset", "settings", "label"}
-        if not isinstance(data, Mapping) or set(data) != known:
+        if not isinstance(data, Mapping) or set(data) - {"agent"} != known:
             raise UsageError(f"not an experiment: expected the fields {', '.join(sorted(known))}.")
         return Experiment(**{**data, "seeds": tuple(data["seeds"])})
 
@@ -103,6 +123,7 @@ class Plan:
     experiment: Experiment
     task_entry: TaskEntry
     method_entry: MethodEntry
+    agent_entry: AgentEntry
     seeds: tuple[int, ...]
     steps: int
     iterations: int
@@ -142,9 +163,21 @@ class Plan:
             "seeds": list(self.seeds),
             "steps": self.steps,
             "settings": dict(self.settings),
-            "source": self.task_entry.source + self.method_entry.source,
+            "source": self.task_entry.source + self.method_entry.source + self.agent_entry.source,
+            **({"agent": self.agent_entry.name} if self.experiment.agent else {}),
             "curiax": __version__,
         }
+
+    @property
+    def name(self) -> str:
+        """What tables and figures call it."""
+        own = "" if self.agent_entry.curious else self.agent_entry.name.rpartition(":")[2]
+        return self.experiment.label or own or self.method_entry.name
+
+    @property
+    def learner(self) -> str:
+        """The name of the method, or of an agent of the user's own."""
+        return self.method_entry.name if self.agent_entry.curious else self.agent_entry.name
 
     @property
     def run_id(self) -> str:
@@ -222,6 +255,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         raise unknown("preset", experiment.preset, PRESETS)
     preset = PRESETS[experiment.preset]
     task_entry, method_entry = find_task(experiment.task), find_method(experiment.method)
+    agent_entry = find_agent(experiment.agent or method_entry.agent)
     seeds = seed_list(experiment.seeds)
     overrides = by_group(experiment.settings)
     if trust and ":" in str(overrides.get("task", {}).get("id", "")):
@@ -245,7 +279,7 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     task = build_task(task_entry, task_settings, remote)
 
     of_preset = by_group(preset.settings)
-    cls, plain_ppo = method_entry.cls, method_entry.cls is None and method_entry.agent == "ppo"
+    cls, plain_ppo = method_entry.cls, method_entry.cls is None and agent_entry.name != "uniform"
     first: dict[str, Any] = {
         # Without a bonus there is only the task's reward to learn from.
         "extrinsic_weight": float(plain_ppo),
@@ -269,14 +303,29 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     if loop.mixed_precision and not task.screen:
         raise UsageError(f"loop.mixed_precision is for arcade games; task {task_entry.name!r} is none.")
     steps, iterations = whole_iterations(experiment.steps, task_entry.cls.budget, loop)
-    check_sizes(ppo, learner, loop)
-    no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1
-    uniform = no_choice or method_entry.agent == "uniform"
-    policy: AbstractPolicyLearner = Uniform() if uniform else PPO(ppo)
-    if not uniform:
-        check_heads(ppo, loop)
+    builder = None if cls is None else MethodBuilder(method_entry, task.spec, method_settings)
     parts = {"ppo": asdict(ppo), "learner": asdict(learner), "loop": asdict(loop), "remote": asdict(remote)}
     parts |= {"method": method_settings, "task": {**defaults(task_entry.cls), **task_settings}}
+    agent: AbstractAgent
+    if agent_entry.curious:
+        if "agent" in overrides:
+            raise UsageError(f"agent.{next(iter(overrides['agent']))}: only an agent of your own has such settings.")
+        check_sizes(ppo, learner, loop)
+        no_choice = isinstance(task.spec.action, Discrete) and task.spec.action.n == 1
+        uniform = no_choice or agent_entry.name == "uniform"
+        policy: AbstractPolicyLearner = Uniform() if uniform else PPO(ppo)
+        if not uniform:
+            check_heads(ppo, loop)
+        agent = CuriousAgent(task.spec, policy, Learner(learner), builder, loop, () if cls is None else cls.metrics)
+    else:
+        for name in ("ppo", "learner"):
+            if name in overrides:
+                setting = f"{name}.{next(iter(overrides[name]))}"
+                raise UsageError(f"{setting}: the agent {agent_entry.name!r} has settings of its own, agent.*.")
+            del parts[name]
+        own = checked(agent_entry.cls, overrides.get("agent", {}), "agent")
+        parts["agent"] = {name: value for name, value in (defaults(agent_entry.cls) | own).items() if name != METHOD}
+        agent = build_agent(agent_entry, task.spec, builder, parts["agent"])
     flat = {
         f"{name}.{key}": f"{value.__module__}:{value.__qualname__}"
         if callable(value)
@@ -284,16 +333,35 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
         for name, values in parts.items()
         for key, value in values.items()
     }
-    builder = None if cls is None else MethodBuilder(method_entry, task.spec, method_settings)
-    agent = CuriousAgent(task.spec, policy, Learner(learner), builder, loop, () if cls is None else cls.metrics)
     setup = Setup(task, agent, loop)
-    return Plan(experiment, task_entry, method_entry, seeds, steps, iterations, flat, setup, method_settings)
+    return Plan(
+        experiment, task_entry, method_entry, agent_entry, seeds, steps, iterations, flat, setup, method_settings
+    )
+
+
+def build_agent(
+    entry: AgentEntry, spec: Spec, builder: MethodBuilder | None, settings: Mapping[str, Any]
+) -> AbstractAgent:
+    """An agent of the user's; one that takes a method gets what draws its networks, or None without a method."""
+    takes = inspect.signature(entry.cls).parameters
+    given: dict[str, Any] = {METHOD: builder} if METHOD in takes else {}
+    if builder is not None and not given:
+        raise UsageError(
+            f"the agent {entry.name!r} takes no method: train it with --method none, or give its constructor a "
+            f"parameter `{METHOD}`, which draws the method's networks from a key."
+        )
+    try:
+        return entry.cls(spec, **given, **settings)
+    except CuriaxError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ContractError(f"constructing agent {entry.name!r} failed: {type(error).__name__}: {error}") from error
 
 
 def refuse_foreign(experiment: Experiment) -> None:
     """Refuse whatever is not Curiax's own, before anything is imported."""
     data = experiment.as_json()
-    for name in foreign(data["task"], data["method"], data["settings"]):
+    for name in foreign(data["task"], data["method"], data["settings"], data.get("agent", "")):
         raise UsageError(f"{name!r} is not Curiax's own: it would import and run {whence(name)}.")
 
 
@@ -317,7 +385,7 @@ def require(plan: Plan) -> None:
 
 def by_group(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Dotted names as a dictionary for each group."""
-    known = (*GROUPS, "method", "task")
+    known = (*GROUPS, "method", "task", "agent")
     groups: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         if name in RETIRED:

@@ -69,17 +69,19 @@ def now_differs(record: Record) -> list[str]:
     Says nothing of users' own tasks and methods, which would be imported, nor where settings of the task or the remote
     were given: the task is constructed here, and a file could name any size.
     """
-    from ..experiments.registry import METHODS, TASKS
+    from ..experiments.registry import AGENTS, METHODS, TASKS
     from ..experiments.spec import Experiment, resolve
 
     data, had = record.facts.get("experiment") or {}, record.facts["identity"]
     given: dict[str, Any] = data.get("settings", {})
-    if data.get("task") not in TASKS or data.get("method") not in METHODS:
+    agent = data.get("agent", "")
+    if data.get("task") not in TASKS or data.get("method") not in METHODS or agent not in ("", *AGENTS):
         return []
     if any(name.startswith(("task.", "remote.")) for name in given):
         return []
     try:
-        experiment = Experiment(data["task"], data["method"], 1, data["steps"], data.get("preset", "paper-code"), given)
+        preset = data.get("preset", "paper-code")
+        experiment = Experiment(data["task"], data["method"], 1, data["steps"], preset, given, agent=agent)
         now = resolve(experiment, trust=False)
     except CuriaxError as error:
         return [f"is refused now ({error})"]

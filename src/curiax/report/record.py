@@ -103,7 +103,13 @@ class Record:
     @property
     def label(self) -> str:
         """What the record is called in tables."""
-        return clean(self.facts["experiment"].get("label") or ", ".join(filter(None, [self.method, self.changed])))
+        who = [self.agent.rpartition(":")[2], self.method if self.method != "none" or not self.agent else ""]
+        return clean(self.facts["experiment"].get("label") or ", ".join(filter(None, [*who, self.changed])))
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent; empty where the method's own was not replaced."""
+        return clean(self.facts["identity"].get("agent", ""))
 
     @property
     def changed(self) -> str:
@@ -116,7 +122,7 @@ class Record:
         """The method whose published numbers it can stand beside; None for one with changed or smaller settings."""
         smaller = self.preset in PRESETS and PRESETS[self.preset].above
         changed = set(self.facts["experiment"]["settings"]) - PLACES
-        return None if changed or smaller else self.method
+        return None if changed or smaller or self.agent else self.method
 
     @property
     def preset(self) -> str:

@@ -89,7 +89,7 @@ def watch(
     plan, trained = saved.read(where, trust=trust)
     seed = trained.seeds[0] if seed is None else seed
     learnt, notice = trained.one(seed), ""
-    refuse_large_memory(where / saved.AGENTS, learnt.networks.curiosity)
+    refuse_large_memory(where / saved.AGENTS, getattr(learnt.networks, "curiosity", None))
     if out is None:
         ending = ".mp4" if film.ffmpeg() else ".gif"
         notice = "" if ending == ".mp4" else "a gif, because an mp4 needs an encoder: pip install 'curiax[video]'"
@@ -103,7 +103,7 @@ def watch(
     )
     last = np.flatnonzero([*reel.ended[:-1], True])
     scores = () if reel.score is None else tuple(reel.score[last].tolist())
-    task, method = plan.task_entry.name, plan.method_entry.name
+    task, method = plan.task_entry.name, plan.learner
     return Watched(Path(out), task, method, seed, reel.bonus, len(last), notice, scores, score_name(task))
 
 

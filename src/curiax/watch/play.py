@@ -78,12 +78,12 @@ def play(
     # Apart from the streams of training, so that nothing of it is repeated.
     noise_key, begin_key, step_key, bonus_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 0xF117), 4)
     noise, carry = agent.noise((steps,), key=noise_key), agent.carry()
-    name, method = plan.task_entry.name, plan.experiment.label or plan.method_entry.name
+    name, method = plan.task_entry.name, plan.name
     colour = look(method, [method])[0]
     width, height = size
     below = film.strip_height(height)
     world = setup.task.single()
-    scorer = Scorer(learnt.networks.curiosity, spec, bonus_key)
+    scorer = Scorer(getattr(learnt.networks, "curiosity", None), spec, bonus_key)
     waiting: list[Transition] = []
     paid: list[np.ndarray] = []
     ended: list[bool] = []
