@@ -96,7 +96,8 @@ def speed(results: Path) -> str:
             met = "" if target["met"] else " (missed)"
             by = data["machine"]["versions"]["curiax"]
             lines.append([name, f"{target['kind']} {target['bound']:g}", f"{target['measured']:.3g}{met}", by])
-    table = markdown_table(["each measured in one run on one machine", "target", "result", "Curiax"], lines)
+    header = ["each measured in one run on one machine", "target", "result", "measured with Curiax"]
+    table = markdown_table(header, lines)
     return f"{table}\n\n{cpu}; `python benchmarks/run_all.py --sb3-python PATH --rllte-python PATH`."
 
 

@@ -274,6 +274,8 @@ def test_an_agent_that_takes_a_method_gets_it() -> None:
     ("changes", "error"),
     [
         ({"agent": "pppo"}, "unknown agent 'pppo'"),
+        ({"agent": "uniform"}, "'none' stands for the agent 'ppo' without a method"),
+        ({"agent": "ppo", "method": "random"}, "'random' stands for the agent 'uniform' without a method"),
         ({"agent": "toys:Weights"}, "not a subclass of curiax.agents.AbstractAgent"),
         ({"agent": Counter, "method": "lbs"}, "takes no method: train it with --method none"),
         (

@@ -256,6 +256,12 @@ def resolve(experiment: Experiment, *, trust: bool = True) -> Plan:
     preset = PRESETS[experiment.preset]
     task_entry, method_entry = find_task(experiment.task), find_method(experiment.method)
     agent_entry = find_agent(experiment.agent or method_entry.agent)
+    if method_entry.cls is None and agent_entry.curious and agent_entry.name != method_entry.agent:
+        # Trained on, it would be called what it is not.
+        raise UsageError(
+            f"agent = {agent_entry.name!r}: {method_entry.name!r} stands for the agent {method_entry.agent!r} "
+            "without a method (random: uniform, none: ppo); leave one of them out."
+        )
     seeds = seed_list(experiment.seeds)
     overrides = by_group(experiment.settings)
     if trust and ":" in str(overrides.get("task", {}).get("id", "")):
